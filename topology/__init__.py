@@ -1,0 +1,1 @@
+"""What a cluster is: model, plan, levels, graph and tensors. Imports nothing of ours."""

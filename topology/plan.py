@@ -1,0 +1,309 @@
+"""An answer in names: placements, evictions, moves, why not, how good, and whether it verified.
+
+The JSON form is `to_dict`; its keys are the contract with users' scripts (camelCase).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from topology.model import ObjectError
+
+__all__ = [
+    "API_VERSION",
+    "Bound",
+    "Cause",
+    "CauseName",
+    "ChosenDomain",
+    "Eviction",
+    "GroupPlan",
+    "Move",
+    "PlacedPod",
+    "Plan",
+    "Request",
+    "Verification",
+    "Violation",
+]
+
+API_VERSION = "gangplan/v1"
+
+CauseName = Literal[
+    "quorum-missing",
+    "refused",
+    "impossible",
+    "domain-pinned",
+    "device-held",
+    "policy-never",
+    "constraint",
+    "fragmented",
+    "busy",
+]
+"""Why a group is not placed, in the order in which they are tried.
+
+`refused` means that its own scheduler would not try the group as it stands (members with different
+schedulers or priorities, a tree that does not hold together, a topology level that does not exist).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The question: what was asked of the snapshot, and how hard to look."""
+
+    command: Literal["explain", "place", "preempt", "repack"] = "place"
+    groups: tuple[str, ...] | None = None
+    """References to plan for; None: everything pending."""
+    objective: tuple[str, ...] = ("max:priority", "max:gpusPlaced", "min:fragmentation")
+    seed: int = 0
+    effort: Literal["quick", "normal", "thorough"] = "normal"
+    preempt: bool = False
+    release: str = "1.37"
+    assume_gangs: bool = True
+    """Hold groups whose atomicity the importer inferred to it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the `request` object of the contract."""
+        return {
+            "groups": None if self.groups is None else list(self.groups),
+            "preempt": self.preempt,
+            "move": None,
+            "objective": list(self.objective),
+            "seed": self.seed,
+            "effort": self.effort,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a group is not placed, with a message a person can act on."""
+
+    name: CauseName
+    message: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the `cause` object of the contract."""
+        return {"is": self.name, "message": self.message, "details": dict(self.details)}
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPod:
+    """A pending pod and the node it would get."""
+
+    pod: str
+    node: str
+    subgroup: str | None = None
+    template: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry of `groups[].pods`."""
+        return {
+            "pod": self.pod,
+            "node": self.node,
+            "subgroup": self.subgroup,
+            "template": self.template,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenDomain:
+    """The domain that a group or one of its subgroups ends up in."""
+
+    key: str
+    value: str
+    subgroup: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry of `groups[].domains`."""
+        return {"subgroup": self.subgroup, "key": self.key, "value": self.value}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """What happens to one group."""
+
+    group: str
+    api: str
+    policy: str
+    min_count: int
+    priority: int
+    outcome: Literal["placed", "notPlaced"]
+    cause: Cause | None = None
+    domains: tuple[ChosenDomain, ...] = ()
+    pods: tuple[PlacedPod, ...] = ()
+    pending_pods: tuple[str, ...] = ()
+    composite: str | None = None
+    """The CompositePodGroup above it, if any."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry of `groups`."""
+        return {
+            "group": self.group,
+            "api": self.api,
+            "policy": self.policy,
+            "minCount": self.min_count,
+            "priority": self.priority,
+            "composite": self.composite,
+            "outcome": self.outcome,
+            "cause": None if self.cause is None else self.cause.to_dict(),
+            "domains": [d.to_dict() for d in self.domains],
+            "pods": [p.to_dict() for p in self.pods],
+            "pendingPods": list(self.pending_pods),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A running pod that would go."""
+
+    pod: str
+    node: str
+    group: str | None = None
+    reason: Literal["preemption", "drain"] = "preemption"
+    preemptor: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry of `evictions`."""
+        return {
+            "pod": self.pod,
+            "group": self.group,
+            "node": self.node,
+            "reason": self.reason,
+            "for": self.preemptor,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A running pod that would change its node, in the order of `step`."""
+
+    step: int
+    wave: int
+    pod: str
+    source: str
+    target: str
+    mode: Literal["live", "restart"]
+    group: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry of `moves`."""
+        return {
+            "step": self.step,
+            "wave": self.wave,
+            "pod": self.pod,
+            "group": self.group,
+            "from": self.source,
+            "to": self.target,
+            "mode": self.mode,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What no plan can beat in one criterion, and whether that was reached.
+
+    proof: "optimal" when no plan is better in this criterion (given those before it), "bound"
+    when `value` is proven but not reached, "none" when nothing could be proven.
+    """
+
+    criterion: str
+    value: int | None
+    gap: float | None
+    proof: Literal["optimal", "bound", "none"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the `bound` object of the contract."""
+        return {
+            "criterion": self.criterion,
+            "value": self.value,
+            "gap": self.gap,
+            "proof": self.proof,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One hard rule that a plan breaks."""
+
+    rule: str
+    object: str
+    wanted: str
+    found: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry of `verification.violations`."""
+        return {
+            "rule": self.rule,
+            "object": self.object,
+            "wanted": self.wanted,
+            "found": self.found,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """Verdict of the independent verifier."""
+
+    checks: int
+    violations: tuple[Violation, ...] = ()
+
+    @property
+    def is_valid(self) -> bool:
+        """True when no rule is broken."""
+        return not self.violations
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the `verification` object of the contract."""
+        return {
+            "valid": self.is_valid,
+            "checks": self.checks,
+            "violations": [v.to_dict() for v in self.violations],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A whole answer, ready to be shown, stored or verified again."""
+
+    request: Request
+    snapshot: Mapping[str, Any]
+    """`digest`, `release`, `nodes`, `pods`, `groups` of the snapshot that was asked."""
+    groups: tuple[GroupPlan, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
+    moves: tuple[Move, ...] = ()
+    criteria: Mapping[str, int] = field(default_factory=dict)
+    bound: Bound = field(default_factory=lambda: Bound("gpusPlaced", None, None, "none"))
+    conditional: tuple[tuple[str, str], ...] = ()
+    """(group, reason): relies on something that is not modelled."""
+    warnings: tuple[str, ...] = ()
+    errors: tuple[ObjectError, ...] = ()
+    verification: Verification | None = None
+
+    def with_verification(self, verification: Verification) -> Plan:
+        """Return the plan with the verdict written in."""
+        return replace(self, verification=verification)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the Plan document of the contract."""
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "Plan",
+            "command": self.request.command,
+            "snapshot": dict(self.snapshot),
+            "request": self.request.to_dict(),
+            "groups": [g.to_dict() for g in self.groups],
+            "evictions": [e.to_dict() for e in self.evictions],
+            "moves": [m.to_dict() for m in self.moves],
+            "criteria": dict(sorted(self.criteria.items())),
+            "bound": self.bound.to_dict(),
+            "conditional": [{"group": g, "reason": r} for g, r in self.conditional],
+            "warnings": list(self.warnings),
+            "errors": [
+                {"object": e.object, "kind": e.kind, "field": e.field, "message": e.message}
+                for e in self.errors
+            ],
+            "verification": None if self.verification is None else self.verification.to_dict(),
+        }
