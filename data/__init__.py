@@ -1,0 +1,1 @@
+"""In and out: Kubernetes objects, Parquet snapshots, synthetic fleets. Imports topology only."""
