@@ -97,6 +97,10 @@ class ImportedPod:
     """`spec.schedulingGroup.podGroupName` (1.36 and later)."""
     workload_ref: tuple[str, str, str] | None = None
     """`spec.workloadRef` of 1.35: (name, podGroup, podGroupReplicaKey)."""
+    gates: tuple[str, ...] = ()
+    """Names of `spec.schedulingGates[]`; any of them sets flag GATED."""
+    has_priority: bool = False
+    """Whether the pod states a priority or a class, rather than counting as 0 for want of one."""
     file: str = ""
 
     @property

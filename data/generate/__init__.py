@@ -1,0 +1,17 @@
+"""Synthetic fleets for trials, demonstrations and benchmarks."""
+
+from data.generate.checks import check_fleet, describe_fleet
+from data.generate.distributions import MIXES
+from data.generate.fleet import FRAGMENTATIONS, generate_fleet
+from data.generate.presets import FLEET_SIZES, PRESETS, describe_presets
+
+__all__ = [
+    "FLEET_SIZES",
+    "FRAGMENTATIONS",
+    "MIXES",
+    "PRESETS",
+    "check_fleet",
+    "describe_fleet",
+    "describe_presets",
+    "generate_fleet",
+]

@@ -1,0 +1,195 @@
+"""The verbs of gangplan as functions; what the command line calls too.
+
+Heavy modules are imported inside the verb that needs them, so `import gangplan` costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from os import PathLike
+
+    import pyarrow as pa
+
+    from gangplan.inspection import Inspection
+    from topology.model import Snapshot
+    from topology.plan import Plan, Request, Verification
+
+__all__ = [
+    "anonymize",
+    "explain",
+    "generate",
+    "inspect",
+    "place",
+    "placements_table",
+    "read",
+    "read_plan",
+    "to_pandas",
+    "verify",
+    "write_snapshot",
+]
+
+
+def read(
+    *paths: str | PathLike[str],
+    strict: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Snapshot:
+    """Read files, folders or stored snapshots as one snapshot.
+
+    Args:
+      paths: What SNAPSHOT stands for on the command line.
+      strict: Any invalid object is fatal instead of being set aside in `errors`.
+      progress: Called with the name of each step.
+
+    Raises:
+      SnapshotError: When a file cannot be read or nothing usable is left.
+    """
+    from data.reader import read_snapshot
+
+    return read_snapshot([str(path) for path in paths], strict=strict, progress=progress)
+
+
+def inspect(snapshot: Snapshot, *, release: str = "1.37") -> Inspection:
+    """Say what a snapshot holds: nodes, free amounts, groups, fragmentation, stranded gangs."""
+    from gangplan.inspection import inspect_snapshot
+
+    return inspect_snapshot(snapshot, release=release)
+
+
+def place(
+    snapshot: Snapshot,
+    groups: Sequence[str] | None = None,
+    *,
+    progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> Plan:
+    """Say where pending groups go.
+
+    Args:
+      snapshot: Read whole; never changed.
+      groups: References to plan for; None: everything pending.
+      progress: Called with the name of each step.
+      options: Fields of `topology.plan.Request`: `objective`, `seed`, `effort`, `release`,
+        `assume_gangs`.
+
+    Returns:
+      A verified plan; `plan.verification` says so.
+
+    Raises:
+      RequestError: When a reference or a criterion is unknown.
+    """
+    from ray_jobs.pipeline import make_plan
+
+    return make_plan(snapshot, _build_request(snapshot, "place", groups, options), progress)
+
+
+def explain(
+    snapshot: Snapshot,
+    groups: Sequence[str] | None = None,
+    *,
+    progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> Plan:
+    """Say why pending groups cannot be placed now; arguments and errors as for `place`."""
+    from ray_jobs.pipeline import make_plan
+
+    return make_plan(snapshot, _build_request(snapshot, "explain", groups, options), progress)
+
+
+def _build_request(
+    snapshot: Snapshot,
+    command: Literal["explain", "place"],
+    groups: Sequence[str] | None,
+    options: dict[str, Any],
+) -> Request:
+    from gangplan.questions import choose_groups
+    from topology.plan import Request
+
+    return Request(
+        command=command,
+        groups=None if groups is None else choose_groups(snapshot, groups),
+        **options,
+    )
+
+
+def verify(snapshot: Snapshot, plan: Plan) -> Verification:
+    """Replay a plan with exact amounts and list every hard rule it breaks."""
+    from optimizer.verify import verify_plan
+
+    return verify_plan(snapshot, plan)
+
+
+def read_plan(path: str | PathLike[str]) -> Plan:
+    """Read a plan that was printed with `-o json`.
+
+    Raises:
+      RequestError: When the file is no Plan document.
+    """
+    from gangplan.plan_files import load_plan
+
+    return load_plan(str(path))
+
+
+def write_snapshot(snapshot: Snapshot, folder: str | PathLike[str]) -> None:
+    """Store a snapshot as Parquet tables; `read` reads it back exactly.
+
+    Raises:
+      SnapshotError: When the folder holds something else or cannot be written.
+    """
+    from data.store import write_store
+
+    write_store(snapshot, str(folder))
+
+
+def anonymize(snapshot: Snapshot, seed: int = 0) -> Snapshot:
+    """Replace every name consistently, so that the snapshot can be shared."""
+    from data.anonymize import anonymize_snapshot
+
+    return anonymize_snapshot(snapshot, seed)
+
+
+def generate(preset: str, *, seed: int = 0, **options: Any) -> Snapshot:
+    """Make a synthetic fleet.
+
+    Args:
+      preset: A name of `data.generate.PRESETS`.
+      seed: The same seed gives the same fleet.
+      options: `nodes`, `utilization`, `pending`, `mix`, `fragmentation`.
+
+    Raises:
+      RequestError: When the preset or an option is unknown or out of range.
+    """
+    from data.generate import generate_fleet
+
+    return generate_fleet(preset, seed=seed, **options)
+
+
+def placements_table(plan: Plan) -> pa.Table:
+    """Return one row for every pod of the plan that is placed or stays pending.
+
+    Columns: group, pod, node (null: stays pending), subgroup, template, priority i32.
+    """
+    import pyarrow as pa
+
+    rows: list[tuple[Any, ...]] = [
+        (group.group, pod.pod, pod.node, pod.subgroup, pod.template, group.priority)
+        for group in plan.groups
+        for pod in group.pods
+    ]
+    rows += [
+        (group.group, ref, None, None, None, group.priority)
+        for group in plan.groups
+        for ref in group.pending_pods
+    ]
+    names = ("group", "pod", "node", "subgroup", "template")
+    columns = list(zip(*rows, strict=True)) if rows else [()] * 6
+    arrays = [pa.array(column, pa.string()) for column in columns[:5]]
+    return pa.table([*arrays, pa.array(columns[5], pa.int32())], [*names, "priority"])
+
+
+def to_pandas(plan: Plan) -> Any:
+    """Return `placements_table` as a pandas DataFrame; needs pandas."""
+    return placements_table(plan).to_pandas()

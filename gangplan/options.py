@@ -1,0 +1,130 @@
+"""Options that commands share; each may also be set by its GANGPLAN_* variable."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+__all__ = [
+    "AllNamespaces",
+    "AssumeGangs",
+    "Effort",
+    "EffortName",
+    "ExitStatus",
+    "Format",
+    "FormatName",
+    "Groups",
+    "Namespace",
+    "NoColor",
+    "Objective",
+    "Output",
+    "Quiet",
+    "Release",
+    "ReleaseName",
+    "Seed",
+    "Selector",
+    "Snapshots",
+    "Strict",
+]
+
+FormatName = Literal["table", "wide", "json", "yaml", "name"]
+ReleaseName = Literal["1.35", "1.36", "1.37"]
+EffortName = Literal["quick", "normal", "thorough"]
+
+Snapshots = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SNAPSHOT...",
+        help="Files or folders of Kubernetes objects (JSON, YAML, gzip), a KAI snapshot ZIP, "
+        "a folder written by `gangplan snapshot`, or - for standard input; read as one.",
+        show_default=False,
+    ),
+]
+Groups = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--group",
+        metavar="REF",
+        help="Plan for this group; may be repeated. Default: everything pending.",
+        show_default=False,
+    ),
+]
+Namespace = Annotated[
+    str | None,
+    typer.Option(
+        "-n", "--namespace", envvar="GANGPLAN_NAMESPACE", help="Only pods of this namespace."
+    ),
+]
+AllNamespaces = Annotated[
+    bool,
+    typer.Option("-A", "--all-namespaces", help="Pods of all namespaces, the default; undoes -n."),
+]
+Selector = Annotated[
+    str | None,
+    typer.Option(
+        "-l", "--selector", envvar="GANGPLAN_SELECTOR", help="Only pods with these labels."
+    ),
+]
+Format = Annotated[
+    FormatName | None,
+    typer.Option(
+        "-o",
+        "--format",
+        envvar="GANGPLAN_FORMAT",
+        help="How to print the answer. Default: table, or what the ending of --output says.",
+        show_default=False,
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "-O", "--output", metavar="PATH", help="Write the answer to a file.", show_default=False
+    ),
+]
+Objective = Annotated[
+    str | None,
+    typer.Option(
+        envvar="GANGPLAN_OBJECTIVE",
+        metavar="C1,C2,...",
+        help="Criteria, most important first, each max:NAME or min:NAME. "
+        "Default: max:priority,max:gpusPlaced,min:fragmentation.",
+        show_default=False,
+    ),
+]
+Release = Annotated[
+    ReleaseName,
+    typer.Option(envvar="GANGPLAN_RELEASE", help="Kubernetes release whose rules hold."),
+]
+Seed = Annotated[
+    int, typer.Option(envvar="GANGPLAN_SEED", min=0, max=2**31 - 1, help="Same seed, same answer.")
+]
+Effort = Annotated[
+    EffortName,
+    typer.Option(envvar="GANGPLAN_EFFORT", help="How many candidates to try."),
+]
+AssumeGangs = Annotated[
+    bool,
+    typer.Option(
+        envvar="GANGPLAN_ASSUME_GANGS",
+        help="Hold groups to all-or-nothing where their API does not promise it.",
+    ),
+]
+Strict = Annotated[
+    bool,
+    typer.Option("--strict", envvar="GANGPLAN_STRICT", help="Any invalid object is fatal."),
+]
+ExitStatus = Annotated[
+    bool,
+    typer.Option(
+        "--exit-status",
+        envvar="GANGPLAN_EXIT_STATUS",
+        help="Exit with 3 when some asked group is not placed.",
+    ),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", envvar="GANGPLAN_QUIET", help="No progress and no warnings."),
+]
+NoColor = Annotated[
+    bool, typer.Option("--no-color", envvar="GANGPLAN_NO_COLOR", help="No colours.")
+]

@@ -1,0 +1,185 @@
+"""From the words of a command line to a `Request`; every refusal is one line.
+
+Source: selectors as `kubectl -l` reads them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gangplan.inspection import find_owners
+from topology.errors import RequestError
+from topology.model import NO_GROUP, LabelSelector, Requirement
+from topology.selectors import matches_selector
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from topology.model import Snapshot
+
+__all__ = ["choose_groups", "parse_selector", "select_pods", "split_objective"]
+
+_TERM = re.compile(
+    r"""\s*(?:
+        (?P<set_key>[^\s,()!=]+)\s+(?P<set_op>in|notin)\s*\((?P<set>[^()]*)\)
+        | (?P<key>[^\s,()!=]+)\s*(?P<op>==|=|!=)\s*(?P<value>[^\s,()!=]*)
+        | (?P<absent>!)?\s*(?P<bare>[^\s,()!=]+)
+    )\s*(?:,|$)""",
+    re.VERBOSE,
+)
+
+
+def split_objective(text: str) -> tuple[str, ...]:
+    """Return the criteria of `--objective`, most important first.
+
+    Raises:
+      RequestError: When one is unknown or lacks its direction.
+
+    Example:
+      >>> split_objective("max:priority, min:fragmentation")
+      ('max:priority', 'min:fragmentation')
+    """
+    from optimizer.objective import parse_objective
+
+    criteria = tuple(part.strip() for part in text.split(","))
+    parse_objective(criteria)
+    return criteria
+
+
+def parse_selector(text: str) -> LabelSelector:
+    """Return a label selector as kubectl reads it: `a=b,c!=d,e in (f,g),h,!i`.
+
+    Raises:
+      RequestError: When it cannot be read.
+
+    Example:
+      >>> parse_selector("app=train,tier notin (test, dev)").requirements[1].values
+      ('test', 'dev')
+    """
+    requirements: list[Requirement] = []
+    at = 0
+    while at < len(text) or not requirements:
+        found = _TERM.match(text, at)
+        if found is None:
+            raise RequestError(
+                f"--selector: cannot read {text[at:] or text!r}; "
+                "write KEY=VALUE, KEY!=VALUE, KEY in (A,B), KEY or !KEY, parted by commas"
+            )
+        requirements.append(_read_requirement(found))
+        at = found.end()
+    return LabelSelector(tuple(requirements))
+
+
+def _read_requirement(found: re.Match[str]) -> Requirement:
+    if found["set_key"]:
+        values = tuple(value.strip() for value in found["set"].split(","))
+        return Requirement(found["set_key"], "In" if found["set_op"] == "in" else "NotIn", values)
+    if found["key"]:
+        operator = "NotIn" if found["op"] == "!=" else "In"
+        return Requirement(found["key"], operator, (found["value"],))
+    return Requirement(found["bare"], "DoesNotExist" if found["absent"] else "Exists")
+
+
+def select_pods(
+    snapshot: Snapshot, namespace: str | None, selector: LabelSelector | None
+) -> NDArray[np.bool_] | None:
+    """Return the pods that `-n` and `-l` leave, bool[P], or None when neither is given.
+
+    Raises:
+      RequestError: When the namespace holds no pod, or a label of the selector was not kept.
+    """
+    if namespace is None and selector is None:
+        return None
+    pods = snapshot.pods
+    chosen = np.ones(len(pods), np.bool_)
+    if namespace is not None:
+        prefix = f"{namespace}/"
+        chosen &= np.fromiter((ref.startswith(prefix) for ref in pods.refs), np.bool_, len(pods))
+        if not chosen.any():
+            names = sorted({ref.partition("/")[0] for ref in pods.refs})
+            raise RequestError(
+                f"-n {namespace}: no pod is in that namespace{_hint(namespace, names)}"
+            )
+    if selector is not None:
+        kept = {key for labels in pods.label_sets for key in labels}
+        for key in sorted({r.key for r in selector.requirements} - kept):
+            raise RequestError(
+                f"-l: no pod that was read has a label {key!r} "
+                "(a snapshot keeps the labels its own selectors name); choose by --group or -n"
+            )
+        matches = [matches_selector(selector, labels) for labels in pods.label_sets]
+        chosen &= np.array(matches or [False], np.bool_)[pods.labels]
+    return chosen
+
+
+def choose_groups(
+    snapshot: Snapshot,
+    refs: Sequence[str],
+    *,
+    namespace: str | None = None,
+    selector: LabelSelector | None = None,
+) -> tuple[str, ...] | None:
+    """Return the references to plan for, sorted; None for everything pending.
+
+    A pending pod in no group is planned under its own reference. A reference without a slash is
+    looked up in `namespace`.
+
+    Raises:
+      RequestError: When a reference names no group, or `-n` and `-l` leave nothing of it.
+    """
+    chosen = select_pods(snapshot, namespace, selector)
+    known = {group.ref for group in snapshot.groups if group.kind != "subgroup"}
+    asked: list[str] = []
+    for ref in refs:
+        full = f"{namespace}/{ref}" if namespace and "/" not in ref else ref
+        if full not in known:
+            _check_pod(snapshot, full, known)
+        asked.append(full)
+    if chosen is None:
+        return tuple(sorted(set(asked))) or None
+    left = _pending_refs(snapshot, chosen)
+    for ref in asked:
+        if ref not in left:
+            raise RequestError(
+                f"--group {ref}: -n and -l leave no pending pod of it; drop one of the options"
+            )
+    return tuple(sorted(set(asked) or left))
+
+
+def _pending_refs(snapshot: Snapshot, chosen: NDArray[np.bool_]) -> set[str]:
+    """Return groups (and those above them) and single pods with a pending pod among `chosen`."""
+    groups, pods = snapshot.groups, snapshot.pods
+    waits = pods.is_pending & chosen
+    owners = find_owners(snapshot)
+    refs = {pods.refs[p] for p in np.flatnonzero(waits & (owners == NO_GROUP)).tolist()}
+    return refs | {groups[g].ref for g in np.unique(owners[waits & (owners != NO_GROUP)]).tolist()}
+
+
+def _check_pod(snapshot: Snapshot, ref: str, known: set[str]) -> None:
+    """Accept a pod in no group; refuse anything else by naming what may have been meant."""
+    pods = snapshot.pods
+    row = pods.refs.index(ref) if ref in pods.refs else None
+    if row is None:
+        raise RequestError(
+            f"--group {ref}: no such group was read{_hint(ref, sorted(known))}; "
+            "`gangplan inspect SNAPSHOT -o name` lists them"
+        )
+    owner = int(find_owners(snapshot)[row])
+    if owner != NO_GROUP:
+        raise RequestError(
+            f"--group {ref}: is a pod of group {snapshot.groups[owner].ref}; ask for that"
+        )
+
+
+def _hint(name: str, known: Sequence[str]) -> str:
+    """Return ` (did you mean …?)` with the nearest names, "" when none is near."""
+    near = difflib.get_close_matches(name, known, n=3)
+    if not near:  # the right name in another namespace
+        near = [other for other in known if other.rpartition("/")[2] == name.rpartition("/")[2]]
+    return f" (did you mean {' or '.join(near[:3])}?)" if near else ""

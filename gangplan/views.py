@@ -1,0 +1,337 @@
+"""Answers as tables and as lists of names."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gangplan.inspection import find_owner, find_owners, is_schedulable
+from gangplan.tables import count, format_share, format_table, shorten
+from topology.errors import RequestError
+from topology.levels import NO_DOMAIN, build_column, find_keys_in_use, find_paths
+from topology.model import HOSTNAME, NO_GROUP, is_gpu
+from topology.usage import count_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from gangplan.inspection import Inspection
+    from topology.model import Group, Snapshot
+    from topology.plan import GroupPlan, Plan, Verification
+
+__all__ = [
+    "name_inspection",
+    "name_plan",
+    "show_domains",
+    "show_explanation",
+    "show_inspection",
+    "show_plan",
+    "show_verification",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Gpus:
+    """Whole accelerators of every node; axis N."""
+
+    allocatable: NDArray[np.int64]
+    used: NDArray[np.int64]
+    free: NDArray[np.int64]
+    """On nodes that take new pods; never below zero."""
+    is_whole: NDArray[np.bool_]
+    """The node has GPUs, none is used, and it takes new pods."""
+
+
+def _count_gpus(snapshot: Snapshot) -> _Gpus:
+    usage = count_usage(snapshot)
+    columns = [r for r, name in enumerate(usage.resources) if is_gpu(name)]
+    allocatable = usage.allocatable[:, columns].sum(axis=1)
+    used = usage.used[:, columns].sum(axis=1)
+    takes = np.array([is_schedulable(node) for node in snapshot.nodes], np.bool_)
+    free = np.where(takes, np.maximum(usage.free[:, columns], 0).sum(axis=1), 0)
+    return _Gpus(allocatable, used, free, takes & (allocatable > 0) & (used == 0))
+
+
+def _paths_in_use(snapshot: Snapshot) -> list[tuple[str, ...]]:
+    """Return one path for every topology key: the one groups name, else the key alone."""
+    named = {path[-1]: path for path in find_paths(snapshot.groups)}
+    return [named.get(key, (key,)) for key in find_keys_in_use(snapshot)]
+
+
+_LEVEL = ("LEVEL", "DOMAINS", "NODES", "GPUS", "USED", "FREE", "WHOLE-FREE", "MOST-FREE")
+_GROUP = ("GROUP", "PRIORITY", "MIN", "SIZE", "RUNNING", "PENDING", "GPUS", "TOPOLOGY")
+
+
+def show_inspection(inspection: Inspection, *, wide: bool) -> str:
+    """Return the levels with their free GPUs, then the groups that wait.
+
+    WHOLE-FREE counts nodes with all GPUs free, MOST-FREE the free GPUs of the best domain.
+    """
+    snapshot = inspection.snapshot
+    gpus = _count_gpus(snapshot)
+    everything = np.zeros(len(snapshot.nodes), np.int64)
+    paths = [p for p in _paths_in_use(snapshot) if p != (HOSTNAME,)]
+    columns = [build_column(snapshot.nodes, path) for path in paths]
+    rows = [_level_row("*", everything, gpus)]
+    levels = [_level_row(column.key, column.codes, gpus) for column in columns]
+    rows += sorted(levels, key=lambda row: (row[1], row[0]))
+    rows.append(_level_row("node", np.arange(len(snapshot.nodes)), gpus))
+    blocks = [format_table(_LEVEL, rows)]
+    waiting = _waiting_rows(inspection, wide=wide)
+    if waiting:
+        blocks.append(format_table(_GROUP + (("API", "QUEUE") if wide else ()), waiting))
+    return "\n\n".join(blocks)
+
+
+def _level_row(name: str, codes: NDArray[np.integer], gpus: _Gpus) -> tuple[object, ...]:
+    within = codes != NO_DOMAIN
+    whole = int(gpus.allocatable[within].sum())
+    by_domain = np.bincount(codes[within], weights=gpus.free[within])
+    return (
+        name,
+        len(by_domain),
+        int(within.sum()),
+        whole,
+        format_share(int(gpus.used[within].sum()), whole),
+        format_share(int(gpus.free[within].sum()), whole),
+        int(gpus.is_whole[within].sum()),
+        int(by_domain.max(initial=0)),
+    )
+
+
+def _waiting_rows(inspection: Inspection, *, wide: bool) -> list[tuple[object, ...]]:
+    """Return a row for every group with pending pods, dearest first, and one for single pods."""
+    snapshot = inspection.snapshot
+    groups, pods = snapshot.groups, snapshot.pods
+    waits, runs = pods.is_pending, pods.is_running_member
+    if inspection.shown_pods is not None:
+        waits = waits & inspection.shown_pods
+    owners = find_owners(snapshot)
+    spec_gpus = np.array([spec.gpus for spec in pods.specs] or [0], np.int64)
+    # Row len(groups) gathers the pods in no group.
+    slots = np.where(owners == NO_GROUP, len(groups), owners)
+    pending = np.bincount(slots[waits], minlength=len(groups) + 1)
+    running = np.bincount(slots[runs], minlength=len(groups) + 1)
+    wanted = np.bincount(
+        slots[waits], weights=spec_gpus[pods.spec[waits]], minlength=len(groups) + 1
+    ).astype(np.int64)
+    keys: dict[int, list[str]] = {}
+    for g in range(len(groups)):
+        keys.setdefault(find_owner(groups, g), []).extend(_topology_words(groups[g]))
+    rows: list[tuple[object, ...]] = []
+    order = sorted(range(len(groups)), key=lambda g: (-groups[g].priority, groups[g].ref))
+    for g in (g for g in order if pending[g]):
+        group = groups[g]
+        row = (
+            group.ref,
+            group.priority,
+            group.min_count,
+            group.size,
+            running[g],
+            pending[g],
+            wanted[g],
+            ", ".join(dict.fromkeys(keys[g])),
+        )
+        rows.append((*row, group.api, group.queue) if wide else row)
+    if pending[-1]:
+        single = ("(no group)", None, None, None, None, pending[-1], wanted[-1], None)
+        rows.append((*single, "v1/Pod", None) if wide else single)
+    return rows
+
+
+def _topology_words(group: Group) -> list[str]:
+    """Return the topology keys that bind a group or subgroup, with what is special about them."""
+    each = "each subgroup" if group.kind == "subgroup" else ""
+    modes = [(t.key, "" if t.required else "preferred") for t in group.topology]
+    modes += [(s.path[-1], f"slices of {s.size}") for s in group.slices]
+    modes += [(e.key, "exclusive") for e in group.exclusive if e.key is not None]
+    notes = [(key, " ".join(word for word in (each, mode) if word)) for key, mode in modes]
+    return [f"{key} ({note})" if note else key for key, note in notes]
+
+
+def show_domains(inspection: Inspection, key: str, *, wide: bool) -> str:
+    """Return one row for every domain of a label key, or for every node (key `node`).
+
+    Raises:
+      RequestError: When no node carries the key.
+    """
+    snapshot = inspection.snapshot
+    gpus = _count_gpus(snapshot)
+    if key == "node":
+        codes: NDArray[np.integer] = np.arange(len(snapshot.nodes))
+        names = [node.name for node in snapshot.nodes]
+    else:
+        paths = {path[-1]: path for path in _paths_in_use(snapshot)}
+        if key not in paths:
+            raise RequestError(
+                f"--by {key}: is no topology label of this snapshot; "
+                f"choose node or one of {', '.join(paths) or 'none'}"
+            )
+        column = build_column(snapshot.nodes, paths[key])
+        codes, names = column.codes, ["/".join(value) for value in column.values]
+    headings = ["NODE" if key == "node" else "DOMAIN", "NODES", "GPUS", "USED", "FREE"]
+    headings += ["WHOLE-FREE", "SCHEDULABLE"]
+    within = codes != NO_DOMAIN
+    takes = np.array([is_schedulable(node) for node in snapshot.nodes], np.bool_)
+    pods = snapshot.pods
+    held = np.bincount(pods.node[pods.holds_room & (pods.node >= 0)], minlength=len(codes))
+    columns = [
+        np.bincount(codes[within], weights=values[within], minlength=len(names)).astype(np.int64)
+        for values in (
+            np.ones(len(codes), np.int64),
+            gpus.allocatable,
+            gpus.used,
+            gpus.free,
+            gpus.is_whole,
+            takes,
+            held,
+        )
+    ]
+    sums = np.stack(columns, axis=1).reshape(len(names), len(columns))
+    rows: list[tuple[object, ...]] = []
+    for name, row in zip(["*", *names], [sums.sum(axis=0).tolist(), *sums.tolist()], strict=True):
+        nodes, offered, used, free, whole, takers, of_pods = row
+        shares = (format_share(used, offered), format_share(free, offered))
+        cells = (name, nodes, offered, *shares, whole, takers)
+        rows.append((*cells, of_pods) if wide else cells)
+    return format_table([*headings, "PODS"] if wide else headings, rows)
+
+
+def _in_order(plan: Plan) -> list[GroupPlan]:
+    return sorted(plan.groups, key=lambda g: (-g.priority, g.group))
+
+
+def _count_gpus_of(snapshot: Snapshot, refs: Iterable[str]) -> int:
+    pods = snapshot.pods
+    rows = (bisect_left(pods.refs, ref) for ref in refs)  # refs are sorted
+    return sum(pods.specs[pods.spec[p]].gpus for p in rows)
+
+
+def show_plan(snapshot: Snapshot, plan: Plan, *, wide: bool) -> str:
+    """Return what happens to each group, then how good the plan is and whether it verified."""
+    placed = [p.pod for g in plan.groups for p in g.pods]
+    left = [ref for g in plan.groups for ref in g.pending_pods]
+    total = (
+        "*",
+        None,
+        f"{sum(g.outcome == 'placed' for g in plan.groups)} of {len(plan.groups)} placed",
+        f"{len(placed)} of {len(placed) + len(left)}",
+        None,
+        count(len({p.node for g in plan.groups for p in g.pods}), "node"),
+        None,
+    )
+    rows: list[tuple[object, ...]] = [total + _wide_total(snapshot, plan) if wide else total]
+    for group in _in_order(plan):
+        row = (
+            group.group,
+            group.priority,
+            "placed" if group.outcome == "placed" else "not placed",
+            f"{len(group.pods)} of {len(group.pods) + len(group.pending_pods)}",
+            shorten(_domain_names(group), 99 if wide else 2),
+            shorten(_node_counts(group), 99 if wide else 3),
+            group.cause.name if group.cause else None,
+        )
+        rows.append(row + _wide_cells(snapshot, group) if wide else row)
+    headings = ["GROUP", "PRIORITY", "OUTCOME", "PODS", "DOMAIN", "NODES", "CAUSE"]
+    if wide:
+        headings += ["GPUS", "MIN", "POLICY", "API"]
+    return "\n\n".join([format_table(headings, rows), _show_quality(plan)])
+
+
+def _wide_total(snapshot: Snapshot, plan: Plan) -> tuple[object, ...]:
+    placed = (p.pod for g in plan.groups for p in g.pods)
+    return (_count_gpus_of(snapshot, placed), None, None, None)
+
+
+def _wide_cells(snapshot: Snapshot, group: GroupPlan) -> tuple[object, ...]:
+    gpus = _count_gpus_of(snapshot, (p.pod for p in group.pods))
+    return (gpus, group.min_count, group.policy, group.api)
+
+
+def _domain_names(group: GroupPlan) -> list[str]:
+    """Return the value of each domain, each once, with its key."""
+    names = dict.fromkeys(f"{d.key}={d.value}" for d in group.domains)
+    return list(names)
+
+
+def _node_counts(group: GroupPlan) -> list[str]:
+    """Return each node with the pods it gets where it gets several."""
+    counts: dict[str, int] = {}
+    for pod in group.pods:
+        counts[pod.node] = counts.get(pod.node, 0) + 1
+    return [f"{node} ({n})" if n > 1 else node for node, n in sorted(counts.items())]
+
+
+def _show_quality(plan: Plan) -> str:
+    asked = [criterion.partition(":")[2] for criterion in plan.request.objective]
+    bound = plan.bound
+    names = dict.fromkeys([*(n for n in asked if n in plan.criteria), bound.criterion])
+    rows = [
+        (
+            name,
+            plan.criteria.get(name),
+            bound.value if name == bound.criterion else None,
+            bound.proof if name == bound.criterion and bound.proof != "none" else None,
+        )
+        for name in names
+    ]
+    lines = [format_table(("CRITERION", "VALUE", "BOUND", "PROOF"), rows)]
+    if plan.verification is not None:
+        lines += ["", _show_verdict(plan.verification)]
+    return "\n".join(lines)
+
+
+def _show_verdict(verification: Verification) -> str:
+    verdict = "verified" if verification.is_valid else "NOT VALID"
+    broken = count(len(verification.violations), "violation")
+    return f"{verdict}: {count(verification.checks, 'check')}, {broken}"
+
+
+def show_explanation(plan: Plan, *, wide: bool) -> str:
+    """Return why each group waits: its cause in one word and in one line."""
+    rows: list[tuple[object, ...]] = []
+    for group in _in_order(plan):
+        cause = group.cause.name if group.cause else "fits now"
+        message = group.cause.message if group.cause else _fits_message(group)
+        row = (group.group, group.priority, cause)
+        pods = len(group.pods) + len(group.pending_pods)
+        rows.append((*row, pods, group.min_count, group.api, message) if wide else (*row, message))
+    headings = ["GROUP", "PRIORITY", "CAUSE", *(["PODS", "MIN", "API"] if wide else []), "MESSAGE"]
+    return format_table(headings, rows)
+
+
+def _fits_message(group: GroupPlan) -> str:
+    domains = ", ".join(_domain_names(group))
+    fit = "pod fits" if len(group.pods) == 1 else "pods fit"
+    return f"{len(group.pods)} {fit} {f'in {domains} ' if domains else ''}now"
+
+
+def show_verification(verification: Verification) -> str:
+    """Return the verdict, and a row for every rule that is broken."""
+    lines = [_show_verdict(verification)]
+    if verification.violations:
+        rows = [(v.rule, v.object, v.wanted, v.found) for v in verification.violations]
+        lines += ["", format_table(("RULE", "OBJECT", "WANTED", "FOUND"), rows)]
+    return "\n".join(lines)
+
+
+def name_inspection(inspection: Inspection) -> list[str]:
+    """Return `node/…`, `group/…` and `pod/…` references of what was read."""
+    document = inspection.to_dict()
+    return [
+        *(f"node/{n['node']}" for n in document["nodes"]),
+        *(f"group/{g['group']}" for g in document["groups"]),
+        *(f"pod/{p['pod']}" for p in document["pods"]),
+    ]
+
+
+def name_plan(plan: Plan) -> Sequence[str]:
+    """Return the placed pods of a plan; of an explanation, the groups that are not placed."""
+    if plan.request.command == "explain":
+        return [f"group/{g.group}" for g in _in_order(plan) if g.outcome == "notPlaced"]
+    return [f"pod/{ref}" for ref in sorted(p.pod for g in plan.groups for p in g.pods)]

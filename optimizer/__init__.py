@@ -1,0 +1,1 @@
+"""Decisions: problems, kernels, searches, bounds, causes, and the independent verifier."""

@@ -1,0 +1,239 @@
+"""Placements in indices -> a plan in names: groups, domains, causes, criteria, bound."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optimizer.explain import Explainer
+from optimizer.fragmentation import measure_fragmentation
+from topology.levels import NO_DOMAIN
+from topology.model import NO_GROUP
+from topology.plan import Bound, Cause, ChosenDomain, GroupPlan, PlacedPod
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from optimizer.problem import Problem, Unit
+    from optimizer.search.place import PlaceResult
+    from topology.model import Snapshot
+    from topology.plan import Request
+
+__all__ = [
+    "assign_pods",
+    "count_criteria",
+    "describe_bound",
+    "describe_groups",
+    "find_conditions",
+]
+
+
+def assign_pods(problem: Problem, result: PlaceResult) -> dict[int, int]:
+    """Give every placed pod its node: the pods of a task in order, along its fills."""
+    placed: dict[int, int] = {}
+    for u, placement in result.placements.items():
+        unit = problem.units[u]
+        done = [0] * len(unit.tasks)
+        for fill in placement:
+            pods = unit.tasks[fill.task].pods
+            for node, count in zip(fill.nodes.tolist(), fill.counts.tolist(), strict=True):
+                for pod in pods[done[fill.task] : done[fill.task] + count]:
+                    placed[pod] = node
+                done[fill.task] += count
+    return placed
+
+
+def describe_groups(
+    snapshot: Snapshot,
+    request: Request,
+    problem: Problem,
+    placed: Mapping[int, int],
+    progress: Callable[[str], None],
+) -> tuple[GroupPlan, ...]:
+    """Write the entry of every group of the request, sorted by reference."""
+    unplaced = [
+        unit for unit in problem.units if not any(p in placed for t in unit.tasks for p in t.pods)
+    ]
+    if unplaced:
+        progress(f"explaining {len(unplaced)} groups that are not placed")
+    explainer = Explainer(snapshot, request, problem, placed, [u.ref for u in unplaced])
+    causes = {unit.ref: explainer.explain(unit) for unit in unplaced}
+    entries: list[GroupPlan] = []
+    for unit in problem.units:
+        entries += _describe_unit(snapshot, problem, unit, placed, causes.get(unit.ref))
+    return tuple(sorted(entries, key=lambda e: e.group))
+
+
+def _describe_unit(
+    snapshot: Snapshot,
+    problem: Problem,
+    unit: Unit,
+    placed: Mapping[int, int],
+    cause: Cause | None,
+) -> list[GroupPlan]:
+    pods = snapshot.pods
+    if unit.root.group == NO_GROUP:
+        pod = unit.tasks[0].pods[0]
+        node = placed.get(pod)
+        own = () if node is None else (PlacedPod(pods.refs[pod], snapshot.nodes[node].name),)
+        waiting = () if own else (pods.refs[pod],)
+        outcome = "placed" if own else "notPlaced"
+        return [
+            GroupPlan(
+                unit.ref, "v1/Pod", "basic", 1, unit.priority, outcome, cause, (), own, waiting
+            )
+        ]
+    entries = []
+    for at, node_of_tree in enumerate(unit.tree):
+        group = snapshot.groups[node_of_tree.group]
+        if group.kind != "group":
+            continue
+        composite = None
+        if group.parent != NO_GROUP:
+            composite = snapshot.groups[group.parent].ref
+        inside = set(unit.walk(at))
+        members = sorted(p for task in unit.tasks if task.leaf in inside for p in task.pods)
+        own = tuple(_describe_pod(snapshot, p, placed[p]) for p in members if p in placed)
+        waiting = tuple(pods.refs[p] for p in members if p not in placed)
+        why = cause
+        if not own and cause is None:
+            why = Cause(
+                "busy",
+                "the rest of its composite group is placed without it: it needs more room than is "
+                "left in the domain that was chosen",
+                {"composite": composite},
+            )
+        if not members and cause is None:
+            continue
+        entries.append(
+            GroupPlan(
+                group=group.ref,
+                api=group.api,
+                policy=group.policy,
+                min_count=group.min_count,
+                priority=group.priority,
+                outcome="placed" if own else "notPlaced",
+                cause=None if own else why,
+                domains=_describe_domains(problem, unit, at, placed) if own else (),
+                pods=own,
+                pending_pods=waiting,
+                composite=composite,
+            )
+        )
+    return entries
+
+
+def _describe_pod(snapshot: Snapshot, pod: int, node: int) -> PlacedPod:
+    pods = snapshot.pods
+    leaf = snapshot.groups[pods.group[pod]]
+    is_subgroup = leaf.kind == "subgroup" and not leaf.is_leader
+    template = pods.templates[pods.template[pod]]
+    return PlacedPod(
+        pods.refs[pod],
+        snapshot.nodes[node].name,
+        leaf.name if is_subgroup else None,
+        template or None,
+    )
+
+
+def _describe_domains(
+    problem: Problem, unit: Unit, at: int, placed: Mapping[int, int]
+) -> tuple[ChosenDomain, ...]:
+    """Name the domain of every required or preferred term that its pods share."""
+    found = []
+    for below in unit.walk(at):
+        node = unit.tree[below]
+        inside = set(unit.walk(below))
+        nodes = [
+            placed[p]
+            for task in unit.tasks
+            if task.leaf in inside
+            for p in task.pods
+            if p in placed
+        ]
+        subgroup = None
+        if below != at and node.group != NO_GROUP:
+            subgroup = problem.snapshot.groups[node.group].name
+        for column in (*(r.column for r in node.required), *node.preferred):
+            codes = np.unique(problem.columns[column].codes[nodes])
+            if len(codes) == 1 and codes[0] != NO_DOMAIN:
+                key = problem.columns[column].key
+                found.append(ChosenDomain(key, problem.columns[column].names[codes[0]], subgroup))
+    return tuple(sorted(set(found), key=lambda d: (d.subgroup or "", d.key, d.value)))
+
+
+def count_criteria(
+    snapshot: Snapshot, groups: tuple[GroupPlan, ...], placed: Mapping[int, int]
+) -> dict[str, int]:
+    """Count the criteria of a plan without evictions and moves."""
+    gpus = np.array([spec.gpus for spec in snapshot.pods.specs], np.int64)
+    of_pod = {pod.pod: entry.priority for entry in groups for pod in entry.pods}
+    total = weighted = 0
+    for pod in placed:
+        amount = int(gpus[snapshot.pods.spec[pod]])
+        total += amount
+        weighted += amount * of_pod.get(snapshot.pods.refs[pod], 0)
+    return {
+        "groupsPlaced": sum(entry.outcome == "placed" for entry in groups),
+        "podsPlaced": len(placed),
+        "gpusPlaced": total,
+        "weightedGpus": weighted,
+        "victimPods": 0,
+        "victimUnits": 0,
+        "victimGpus": 0,
+        "weightedVictimGpus": 0,
+        "pdbViolations": 0,
+        "moves": 0,
+        "movedGpus": 0,
+        "disturbedPods": 0,
+        "fragmentation": measure_fragmentation(snapshot, placed)["fragmentation"],
+    }
+
+
+def describe_bound(result: PlaceResult) -> Bound:
+    """State the bound of the first level that is not proven, or that all are."""
+    for level, value, bound in zip(result.levels, result.score, result.bounds, strict=True):
+        if bound is None:
+            return Bound(level.criterion, None, None, "none")
+        if value < bound:
+            gap = round((bound - value) / max(abs(bound), 1), 6)
+            return Bound(level.criterion, bound * level.sign, gap, "bound")
+    first = result.levels[0]
+    value = result.score[0] if result.score else 0
+    if first.criterion == "priority":
+        value = sum(
+            v
+            for lv, v in zip(result.levels, result.score, strict=True)
+            if lv.criterion == "priority"
+        )
+        return Bound("gpusPlaced", value, 0.0, "optimal")
+    return Bound(first.criterion, value * first.sign, 0.0, "optimal")
+
+
+def find_conditions(
+    snapshot: Snapshot, problem: Problem, placed: Mapping[int, int]
+) -> tuple[tuple[str, str], ...]:
+    """List the groups whose placement relies on something that is not modelled."""
+    found: set[tuple[str, str]] = set()
+    known = {d.device_class for d in snapshot.devices}
+    for unit in problem.units:
+        for task in unit.tasks:
+            group = unit.tree[task.leaf].group
+            spec_index = problem.class_specs[task.pod_class]
+            spec = snapshot.pods.specs[spec_index]
+            reasons = set(spec.unmodelled)
+            if any(c.allocated_nodes is None for c in spec.claims):
+                counted = all(c in known for claim in spec.claims for c, _ in claim.devices)
+                how = "counted by class, not allocated" if counted else "not counted"
+                reasons.add(f"needs resource claims that are not allocated yet; devices are {how}")
+            if spec_index in problem.interactions.conditional_specs:
+                reasons.add("inter-pod affinity to pods that are pending themselves")
+            while group != NO_GROUP:
+                reasons |= set(snapshot.groups[group].unmodelled)
+                if snapshot.groups[group].kind == "group":
+                    break
+                group = snapshot.groups[group].parent
+            ref = unit.ref if group == NO_GROUP else snapshot.groups[group].ref
+            found |= {(ref, reason) for reason in reasons}
+    return tuple(sorted(found))

@@ -1,0 +1,1 @@
+"""Host loops: candidates, destroy and repair, exact pieces. They own budgets and seeds."""

@@ -1,0 +1,205 @@
+"""A mixed-integer model put together from arrays, solved by HiGHS, level after level.
+
+Limits are nodes of the search tree, never seconds, so that answers repeat.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_array
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["MipModel", "MipResult"]
+
+MERGE_LIMIT = 1e6
+"""Levels are folded into one objective while the folded range stays far below 2**53."""
+
+
+class MipResult(NamedTuple):
+    """The best values found, and what is known about them."""
+
+    values: Floats | None
+    """f64[variables], integers exact; None when nothing feasible was found."""
+    proven: int
+    """Number of leading levels whose value is optimal."""
+    bounds: tuple[float, ...]
+    """What no solution can exceed in each level, given those before it; inf where unknown."""
+
+
+@contextlib.contextmanager
+def _stdout_to_nowhere() -> Iterator[None]:
+    """Keep HiGHS's stray prints out of the answer on standard output."""
+    try:
+        sys.stdout.flush()
+        saved = os.dup(1)
+    except (OSError, ValueError, AttributeError):
+        yield
+        return
+    sink = os.open(os.devnull, os.O_WRONLY)
+    libc = ctypes.CDLL(None) if os.name == "posix" else None
+    try:
+        if libc is not None:
+            libc.fflush(None)
+        os.dup2(sink, 1)
+        yield
+    finally:
+        if libc is not None:
+            libc.fflush(None)
+        os.dup2(saved, 1)
+        os.close(saved)
+        os.close(sink)
+
+
+@dataclass(slots=True)
+class MipModel:
+    """Variables are numbered in the order they are added; every row is `low <= a x <= up`."""
+
+    _upper: list[float] = field(default_factory=list)
+    _integer: list[NDArray[np.uint8]] = field(default_factory=list)
+    _rows: list[NDArray[np.int64]] = field(default_factory=list)
+    _cols: list[NDArray[np.int64]] = field(default_factory=list)
+    _data: list[Floats] = field(default_factory=list)
+    _row_low: list[float] = field(default_factory=list)
+    _row_up: list[float] = field(default_factory=list)
+    num_variables: int = 0
+
+    def add_variables(self, upper: ArrayLike, *, integer: bool = True) -> NDArray[np.int64]:
+        """Add variables between 0 and `upper`; return their numbers."""
+        up = np.atleast_1d(np.asarray(upper, np.float64))
+        start = self.num_variables
+        self.num_variables += len(up)
+        self._upper.extend(up.tolist())
+        self._integer.append(np.full(len(up), integer, np.uint8))
+        return np.arange(start, self.num_variables)
+
+    def add_row(
+        self,
+        columns: ArrayLike,
+        coefficients: ArrayLike,
+        low: float = -np.inf,
+        up: float = np.inf,
+    ) -> None:
+        """Add one row; a scalar coefficient holds for all its columns."""
+        cols = np.atleast_1d(np.asarray(columns, np.int64))
+        self._rows.append(np.full(len(cols), len(self._row_low), np.int64))
+        self._cols.append(cols)
+        self._data.append(np.broadcast_to(np.asarray(coefficients, np.float64), cols.shape).copy())
+        self._row_low.append(low)
+        self._row_up.append(up)
+
+    def count_at_most(self, columns: ArrayLike) -> int:
+        """Return the sum of the upper limits of variables: the tightest safe big number."""
+        cols = np.asarray(columns, np.int64)
+        return int(sum(self._upper[c] for c in cols.tolist()))
+
+    def solve(
+        self,
+        objectives: Sequence[Floats],
+        spans: Sequence[int],
+        *,
+        node_limit: int,
+        relaxed: bool = False,
+    ) -> MipResult:
+        """Maximise each objective in turn, holding the values of those before.
+
+        Args:
+          objectives: f64[variables] each, integer coefficients.
+          spans: For each objective, more than its values can differ by.
+          node_limit: Branch-and-bound nodes for each solve.
+          relaxed: Drop integrality (a bound); values are then fractions.
+        """
+        values: Floats | None = None
+        proven = 0
+        still_proven = True
+        bounds: list[float] = []
+        held: list[tuple[Floats, float]] = []
+        upper = np.array(self._upper)
+        for folded, parts in _merge(objectives, spans, fold=not relaxed):
+            found = self._solve_one(folded, held, upper, node_limit, relaxed)
+            if found is None:
+                return MipResult(values, proven, tuple(bounds))
+            values, bound, is_optimal = found
+            reached = float(folded @ values)
+            still_proven = still_proven and is_optimal
+            for part in parts:
+                value = float(part @ values)
+                bounds.append(value if still_proven else (bound if len(parts) == 1 else np.inf))
+                proven += still_proven
+            held.append((folded, reached if relaxed else float(np.round(reached))))
+        return MipResult(values, proven, tuple(bounds))
+
+    def _solve_one(
+        self,
+        objective: Floats,
+        held: Sequence[tuple[Floats, float]],
+        upper: Floats,
+        node_limit: int,
+        relaxed: bool,
+    ) -> tuple[Floats, float, bool] | None:
+        if self.num_variables == 0:
+            return np.zeros(0), 0.0, True
+        matrix = csr_array(
+            (
+                np.concatenate(self._data),
+                (np.concatenate(self._rows), np.concatenate(self._cols)),
+            ),
+            shape=(len(self._row_low), self.num_variables),
+        )
+        constraints = [LinearConstraint(matrix, np.array(self._row_low), np.array(self._row_up))]
+        slack = 1e-6 if not relaxed else 1e-3
+        constraints += [
+            LinearConstraint(row.reshape(1, -1), value - slack, np.inf) for row, value in held
+        ]
+        integrality = np.concatenate(self._integer)
+        with _stdout_to_nowhere():
+            result = milp(
+                -objective,
+                constraints=constraints,
+                bounds=Bounds(0, upper),
+                integrality=np.zeros_like(integrality) if relaxed else integrality,
+                options={"node_limit": node_limit, "mip_rel_gap": 0.0},
+            )
+        if result.x is None:
+            return None
+        values = np.asarray(result.x, np.float64)
+        if not relaxed:
+            values = np.where(integrality == 1, np.round(values), values)
+            bound = getattr(result, "mip_dual_bound", None)
+            limit = np.inf if bound is None else -float(bound)
+        else:
+            limit = float(objective @ values)
+        return values, limit, result.status == 0
+
+
+def _merge(
+    objectives: Sequence[Floats], spans: Sequence[int], *, fold: bool
+) -> list[tuple[Floats, list[Floats]]]:
+    """Fold neighbouring levels into one where the weights are safe and cannot overturn an order."""
+    groups: list[tuple[Floats, list[Floats]]] = []
+    scale = 1.0
+    for objective, span in zip(reversed(objectives), reversed(spans), strict=True):
+        used = objective[objective != 0].astype(np.int64)
+        divisor = int(np.gcd.reduce(np.abs(used))) if used.size else 1
+        steps = span / divisor + 1.0
+        if groups and fold and scale * steps <= MERGE_LIMIT:
+            folded, parts = groups[-1]
+            groups[-1] = (folded + scale * (objective / divisor), [objective, *parts])
+            scale *= steps
+        else:
+            groups.append((objective / divisor, [objective]))
+            scale = steps
+    return groups[::-1]

@@ -1,0 +1,224 @@
+"""All pending units jointly: a first plan, then improvement, then proof.
+
+The order of business is fixed and counted, so the same question gives the same plan: bound,
+candidate orders (batched rollouts), the whole fleet exactly where it is small, destroy and repair
+where it is not, and a last pass that leaves nothing out that still fits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from optimizer.decode import place_unit, replay
+from optimizer.fleet_state import FleetState
+from optimizer.objective import Placed, build_levels
+from optimizer.search.bound import bound_placement
+from optimizer.search.repair import Repair, RepairLimits
+from optimizer.search.rollouts import find_orders
+from optimizer.search.score import count_placed, score_placements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from optimizer.decode import UnitPlacement
+    from optimizer.objective import Level
+    from optimizer.problem import Problem
+    from topology.plan import Request
+
+__all__ = ["EFFORTS", "Effort", "PlaceResult", "search_placement"]
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Counts that bound the search."""
+
+    candidates: int
+    """Orders rolled out in parallel."""
+    steps_per_cell: float
+    min_steps: int
+    max_steps: int
+    exact_variables: int
+    """Whole fleets up to about this many pod variables are solved exactly."""
+    exact_nodes: int
+    """Branch-and-bound nodes of that."""
+
+
+EFFORTS: Final = {
+    "quick": Effort(32, 0.5, 20, 100, 400, 50),
+    "normal": Effort(256, 4.0, 120, 700, 1500, 400),
+    "thorough": Effort(1024, 12.0, 600, 6000, 4000, 5000),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceResult:
+    """The best placements found, and what is proven of them."""
+
+    placements: dict[int, UnitPlacement]
+    """Unit -> fills, for the units that are placed."""
+    levels: tuple[Level, ...]
+    score: tuple[int, ...]
+    bounds: tuple[int | None, ...]
+    """What no plan can exceed in each level, given the values of the levels before it; None where
+    nothing was proven."""
+
+
+def search_placement(
+    problem: Problem,
+    request: Request,
+    progress: Callable[[str], None] | None = None,
+) -> PlaceResult:
+    """Find the best placement of all units of a problem.
+
+    Args:
+      problem: Units to place.
+      request: Objective, effort and seed.
+      progress: Called with a line now and then.
+
+    Returns:
+      Placements that are feasible together, with the bound of each level.
+    """
+    say = progress or (lambda _: None)
+    effort = EFFORTS[request.effort]
+    rng = np.random.default_rng(request.seed)
+    units = problem.units
+    state = FleetState(problem)
+    active = [
+        u
+        for u, unit in enumerate(units)
+        if unit.tasks and not unit.blocked and unit.has_quorum() and _may_fit(state, u)
+    ]
+    most = [
+        Placed(units[u].priority, len(units[u].tree), units[u].num_pods, units[u].gpus)
+        for u in active
+    ]
+    levels = build_levels(request.objective, most)
+    if problem.reservations:
+        placements = _place_in_order(state, active)
+        score = score_placements(problem, placements, levels)
+        return PlaceResult(placements, levels, score, (None,) * len(levels))
+    say(f"{len(active)} of {len(units)} pending groups have room on their own")
+    bounds = bound_placement(state, active, levels)
+    placements = _find_first_plan(state, active, levels, effort, rng)
+    say(f"first plan places {len(placements)}")
+    search = Repair(state, placements, active, levels, rng)
+
+    def is_optimal(score: tuple[int, ...]) -> bool:
+        return all(b is not None and v >= b for v, b in zip(score, bounds, strict=True))
+
+    if not _is_complete(problem, active, placements) and not is_optimal(search.score()):
+        proven = search.solve_whole(effort.exact_variables, effort.exact_nodes)
+        bounds = tuple(
+            min((b for b in pair if b is not None), default=None)
+            for pair in zip(bounds, proven, strict=True)
+        )
+        wanted = int(effort.steps_per_cell * search.num_cells)
+        steps = min(max(wanted, effort.min_steps), effort.max_steps)
+        search.run(RepairLimits(steps, max(60, steps // 3)), is_optimal)
+        _place_leftovers(search)
+        say(f"improved plan places {len(placements)}")
+    score = search.score()
+    if _is_complete(problem, active, placements):
+        bounds = score
+    return PlaceResult(placements, levels, score, bounds)
+
+
+def _may_fit(state: FleetState, u: int) -> bool:
+    """Tell whether there is room for the floors in sum; cheap, errs upwards only."""
+    unit = state.problem.units[u]
+    room = sum(min(int(state.fits(t.pod_class).sum()), t.count) for t in unit.tasks)
+    return room >= max(unit.root.min_count - unit.root.running, 1)
+
+
+def _is_complete(
+    problem: Problem, active: Sequence[int], placements: dict[int, UnitPlacement]
+) -> bool:
+    """Tell whether every pending pod of every active unit has a node."""
+    return all(
+        u in placements
+        and count_placed(problem, problem.units[u], placements[u]).pods == problem.units[u].num_pods
+        for u in active
+    )
+
+
+def _find_first_plan(
+    state: FleetState,
+    units: Sequence[int],
+    levels: Sequence[Level],
+    effort: Effort,
+    rng: np.random.Generator,
+) -> dict[int, UnitPlacement]:
+    """Decode the scheduler's own order and the best rolled-out ones; keep the best plan."""
+    problem = state.problem
+    best = _decode(state, units)
+    score = score_placements(problem, best, levels)
+    if not _is_complete(problem, units, best):
+        for order in find_orders(state, units, levels, effort.candidates, rng):
+            other = _decode(state, order)
+            other_score = score_placements(problem, other, levels)
+            if other_score > score:
+                best, score = other, other_score
+    for u, placement in best.items():
+        replay(state, problem.units[u], placement)
+    state.forget_journal()
+    return best
+
+
+def _decode(state: FleetState, order: Sequence[int]) -> dict[int, UnitPlacement]:
+    """Place units one after another, greedily; leave the state as it was."""
+    mark = state.mark()
+    placements = {}
+    for u in order:
+        placement = place_unit(state, state.problem.units[u])
+        if placement is not None:
+            placements[u] = placement
+    state.undo(mark)
+    return placements
+
+
+def _place_leftovers(search: Repair) -> None:
+    """Place whatever still fits, in the scheduler's own order."""
+    for u in search.candidates:
+        if u not in search.placements:
+            placement = place_unit(search.state, search.state.problem.units[u])
+            if placement is not None:
+                search.placements[u] = placement
+
+
+def _place_in_order(state: FleetState, active: Sequence[int]) -> dict[int, UnitPlacement]:
+    """Place in the scheduler's order, keeping the room that nominated pods hold.
+
+    A nomination holds against equal and lower priorities only, so what is free depends on who asks: such
+    fleets are not searched jointly.
+
+    Source: kube-scheduler, nominated pods are assumed on their node while others are filtered.
+    """
+    problem = state.problem
+    pods = problem.snapshot.pods
+    nominated = [
+        (pod, node)
+        for node, found in sorted(problem.reservations.items())
+        for pod in found
+        if pod in problem.pod_classes
+    ]
+    placements: dict[int, UnitPlacement] = {}
+    for u in active:
+        unit = problem.units[u]
+        held = [
+            (problem.pod_classes[pod], np.array([node]), np.array([1]))
+            for pod, node in nominated
+            if problem.unit_of_pod[pod] != u
+            and problem.unit_of_pod[pod] not in placements
+            and pods.priority[pod] >= unit.priority
+        ]
+        for hold in held:
+            state.take(*hold)
+        placement = place_unit(state, unit)
+        if placement is not None:
+            placements[u] = placement
+        for hold in held:
+            state.lift(*hold)
+    return placements

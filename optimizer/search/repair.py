@@ -1,0 +1,238 @@
+"""Destroy and repair: free a few cells, choose anew among what stood there and what waits.
+
+Each step solves a small exact model (`optimizer.search.exact`) and is kept unless it is worse, so
+the plan never loses. Steps are counted, not timed, and drawn from a seeded generator.
+
+Source: large neighbourhood search (Shaw 1998); units that are alike are one variable, which is
+what makes pieces of a few racks solve in milliseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optimizer.decode import replay
+from optimizer.search.bins import cut_into_cells, make_node_bins, make_slot_bin, relax_rows
+from optimizer.search.exact import describe_flat, solve_exact
+from optimizer.search.score import score_placements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from optimizer.decode import UnitPlacement
+    from optimizer.fleet_state import FleetState
+    from optimizer.objective import Level
+    from optimizer.search.bins import Bin
+
+    Indices = NDArray[np.int64]
+
+__all__ = ["Repair", "RepairLimits", "make_bins"]
+
+
+@dataclass(frozen=True, slots=True)
+class RepairLimits:
+    """How hard to look; all counts."""
+
+    steps: int
+    patience: int
+    """Steps without gain after which the search ends."""
+    node_limit: int = 60
+    """Branch-and-bound nodes of one piece."""
+    variables: int = 400
+    """Rough size of a piece."""
+    trees: int = 6
+    """Waiting units with structure offered to a piece."""
+
+
+def make_bins(
+    state: FleetState, cells: Sequence[Indices], classes: Sequence[int], *, slots: bool
+) -> tuple[list[Bin], list[Bin]]:
+    """Make exact bins of some cells: one for the whole cell where slots decide, else by node.
+
+    Returns:
+      The bins, and for each cell its relaxation (the `covers` of `solve_exact`).
+    """
+    bins: list[Bin] = []
+    covers: list[Bin] = []
+    for c, cell in enumerate(cells):
+        whole = make_slot_bin(state, cell, classes) if slots else None
+        if whole is None:
+            bins += make_node_bins(state, cell, classes, c)
+        elif len(whole.nodes):
+            bins.append(whole)
+        covers.append(relax_rows(state, cell, classes))
+    return bins, covers
+
+
+@dataclass(slots=True)
+class Repair:
+    """One search over one problem; `placements` is the best plan so far and always feasible."""
+
+    state: FleetState
+    placements: dict[int, UnitPlacement]
+    """Unit -> fills; the state holds them."""
+    candidates: Sequence[int]
+    """Units that may be placed at all."""
+    levels: Sequence[Level]
+    rng: np.random.Generator
+    _cells: list[Indices] = field(default_factory=list)
+    _cell_of: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
+    _flat: set[int] = field(default_factory=set)
+    _cost: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
+    """i64[cells] variables of one kind in a cell: one where slots decide, else one a node."""
+    _proven: int = 0
+    """Levels that the last piece proved optimal for itself."""
+
+    def __post_init__(self) -> None:
+        problem = self.state.problem
+        columns = sorted(
+            {
+                column
+                for u in self.candidates
+                for node in problem.units[u].tree
+                for column in (
+                    *(r.column for r in node.required),
+                    *(column for column, _ in node.slices),
+                )
+            }
+        )
+        self._cells = cut_into_cells(problem, columns)
+        if len(self._cells) == 1:
+            # Without domains, pieces are runs of neighbouring nodes.
+            whole = self._cells[0]
+            self._cells = [whole[i : i + 16] for i in range(0, len(whole), 16)]
+        self._cell_of = np.zeros(len(problem.free), np.int64)
+        for c, nodes in enumerate(self._cells):
+            self._cell_of[nodes] = c
+        classes = sorted({t.pod_class for u in self.candidates for t in problem.units[u].tasks})
+        self._cost = np.array(
+            [
+                len(cell) if make_slot_bin(self.state, cell, classes) is None else 1
+                for cell in self._cells
+            ]
+        )
+        self._flat = {
+            u for u in self.candidates if describe_flat(problem, problem.units[u]) is not None
+        }
+
+    def run(self, limits: RepairLimits, is_done: Callable[[tuple[int, ...]], bool]) -> None:
+        """Improve until the limits or `is_done(score)` say stop."""
+        idle = 0
+        for _ in range(limits.steps):
+            if idle >= limits.patience or len(self.placements) == len(self.candidates):
+                return
+            if is_done(self.score()):
+                return
+            idle = 0 if self._step(limits) else idle + 1
+
+    def score(self) -> tuple[int, ...]:
+        """Return the value of the plan so far."""
+        return score_placements(self.state.problem, self.placements, self.levels)
+
+    @property
+    def num_cells(self) -> int:
+        """Pieces the fleet is cut into."""
+        return len(self._cells)
+
+    def solve_whole(self, max_variables: int, node_limit: int) -> tuple[int | None, ...]:
+        """Choose anew among all candidates on the whole fleet, where that is small enough.
+
+        Returns:
+          The proven value of each leading level; None for the others.
+        """
+        problem = self.state.problem
+        kinds = {
+            describe_flat(problem, problem.units[u]) or (u, t)
+            for u in self.candidates
+            for t in range(len(problem.units[u].tasks))
+        }
+        size = len(kinds) * int(self._cost.sum())
+        if size > max_variables:
+            return (None,) * len(self.levels)
+        limits = RepairLimits(1, 1, node_limit)
+        waiting = [u for u in self.candidates if u not in self.placements]
+        self._redo(sorted(self.placements), waiting, self._cells, limits)
+        proven: list[int | None] = list(self.score()[: self._proven])
+        return tuple(proven + [None] * (len(self.levels) - len(proven)))
+
+    def _step(self, limits: RepairLimits) -> bool:
+        """Redo one piece; tell whether the plan got better."""
+        waiting = [u for u in self.candidates if u not in self.placements]
+        cells = self._choose_cells(waiting, limits)
+        if not cells:
+            return False
+        chosen = np.zeros(len(self._cells), bool)
+        chosen[cells] = True
+        lifted = [
+            u
+            for u, placement in self.placements.items()
+            if all(chosen[self._cell_of[fill.nodes]].all() for fill in placement)
+        ]
+        structured = [u for u in waiting if u not in self._flat]
+        offered = [u for u in waiting if u in self._flat]
+        if structured:
+            take = min(limits.trees, len(structured))
+            offered += sorted(self.rng.choice(structured, take, replace=False).tolist())
+        return self._redo(lifted, sorted(offered), [self._cells[c] for c in cells], limits)
+
+    def _redo(
+        self, lifted: list[int], offered: list[int], cells: list[Indices], limits: RepairLimits
+    ) -> bool:
+        problem = self.state.problem
+        units = sorted({*lifted, *offered})
+        before = {u: self.placements[u] for u in lifted}
+        old = score_placements(problem, before, self.levels)
+        mark = self.state.mark()
+        for u, placement in before.items():
+            replay(self.state, problem.units[u], placement, lift=True)
+        classes = sorted({t.pod_class for u in units for t in problem.units[u].tasks})
+        only_flat = all(u in self._flat for u in units)
+        bins, covers = make_bins(self.state, cells, classes, slots=only_flat)
+        result = solve_exact(
+            self.state, units, bins, self.levels, node_limit=limits.node_limit, covers=covers
+        )
+        self._proven = 0 if result is None else result.proven
+        if result is not None:
+            new = score_placements(problem, result.placements, self.levels)
+            if new >= old:
+                for u in lifted:
+                    del self.placements[u]
+                self.placements.update(result.placements)
+                self.state.forget_journal()
+                return new > old
+        self.state.undo(mark)
+        return False
+
+    def _choose_cells(self, waiting: list[int], limits: RepairLimits) -> list[int]:
+        """Pick cells with room left over, around a random one, or at random."""
+        count = len(self._cells)
+        room = np.zeros(count, np.int64)
+        np.add.at(room, self._cell_of, np.maximum(self.state.node_gpus, 0))
+        # Room below the common step of what waits is nobody's gain.
+        steps = [self.state.problem.units[u].gpus for u in waiting if u in self._flat]
+        step = max(int(np.gcd.reduce(steps)) if steps else 1, 1)
+        room = room // step * step
+        kinds = {describe_flat(self.state.problem, self.state.problem.units[u]) for u in waiting}
+        take = 5 if all(u in self._flat for u in waiting) else 4
+        with_room = np.flatnonzero(room > 0)
+        if with_room.size == 0:
+            with_room = np.arange(count)
+        first = int(self.rng.choice(with_room))
+        if self.rng.random() < 0.5:
+            others = self.rng.permutation(count)
+        else:
+            others = np.argsort(-(room + 8 * self.rng.random(count)), kind="stable")
+        picked = [first]
+        left = limits.variables - int(self._cost[first]) * len(kinds)
+        for c in others.tolist():
+            left -= int(self._cost[c]) * len(kinds)
+            if len(picked) >= take or left < 0:
+                break
+            if c != first:
+                picked.append(c)
+        return sorted(picked)

@@ -1,0 +1,74 @@
+"""The criteria that a plan states, counted again from its lists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optimizer.verify_changes import count_budget_excess
+from topology.model import NO_GROUP
+
+if TYPE_CHECKING:
+    from optimizer.verify_state import Replay
+    from topology.plan import Plan
+
+__all__ = ["check_criteria"]
+
+
+def check_criteria(replay: Replay, plan: Plan) -> None:
+    """Compare each stated criterion that follows from the lists alone.
+
+    `priority`, `domainsFreed` and `fragmentation` are not counted again. Victims are the pods that
+    preemption evicts; the highest priority of none is not compared.
+    """
+    counted = {
+        "groupsPlaced": sum(entry.outcome == "placed" for entry in plan.groups),
+        "podsPlaced": len(replay.placed),
+        "gpusPlaced": sum(replay.spec_of(p).gpus for p in replay.placed),
+        "weightedGpus": sum(replay.priority(p) * replay.spec_of(p).gpus for p in replay.placed),
+        "pdbViolations": count_budget_excess(replay),
+        **_count_victims(replay, plan),
+        **_count_moves(replay, plan),
+    }
+    for name, wanted in sorted(counted.items()):
+        if name in plan.criteria:
+            replay.log.require(
+                plan.criteria[name] == wanted,
+                "criterion",
+                name,
+                str(wanted),
+                str(plan.criteria[name]),
+            )
+
+
+def _count_victims(replay: Replay, plan: Plan) -> dict[str, int]:
+    victims = sorted(
+        {
+            replay.pod_index[e.pod]
+            for e in plan.evictions
+            if e.reason == "preemption" and e.pod in replay.pod_index
+        }
+        & replay.evicted
+    )
+    units = {(replay.find_disruption_unit(p), p) for p in victims}
+    gpus = {p: replay.spec_of(p).gpus for p in victims}
+    counts = {
+        "victimPods": len(victims),
+        "victimUnits": len({(g, p if g == NO_GROUP else 0) for g, p in units}),
+        "victimGpus": sum(gpus.values()),
+        "weightedVictimGpus": sum(replay.priority(p) * gpus[p] for p in victims),
+    }
+    if victims:
+        counts["highestVictimPriority"] = max(replay.priority(p) for p in victims)
+    return counts
+
+
+def _count_moves(replay: Replay, plan: Plan) -> dict[str, int]:
+    moved = [replay.pod_index[m.pod] for m in plan.moves if m.pod in replay.pod_index]
+    disturbed = set(moved)
+    for unit in {replay.find_disruption_unit(p) for p in moved} - {NO_GROUP}:
+        disturbed.update(p for p in replay.members_below(unit) if p not in replay.placed)
+    return {
+        "moves": len(plan.moves),
+        "movedGpus": sum(replay.spec_of(p).gpus for p in moved),
+        "disturbedPods": len(disturbed),
+    }

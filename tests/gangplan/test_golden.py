@@ -1,0 +1,36 @@
+"""Whole answers to small questions; `--update-golden` writes them anew, and the diff is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gangplan.cli import run
+
+ROOT = Path(__file__).parents[1]
+GOLDEN = ROOT / "golden"
+
+
+@pytest.mark.parametrize(
+    ("file", "command", "case"),
+    [
+        pytest.param("inspect-lws.json", "inspect", "place-lws-subgroups", id="inspect, JSON"),
+        pytest.param("inspect-kueue.txt", "inspect", "place-hetero-leader-kueue", id="inspect"),
+        pytest.param("explain.json", "explain", "explain-quorum-impossible", id="explain, JSON"),
+        pytest.param("explain.txt", "explain", "explain-quorum-impossible", id="explain"),
+        pytest.param("place-lws.json", "place", "place-lws-subgroups", id="place, JSON"),
+        pytest.param("place-racks.yaml", "place", "place-fragmented-racks", id="place, YAML"),
+        pytest.param("place-partial.txt", "place", "place-partial-gangs", id="place"),
+    ],
+)
+def test_answer(file: str, command: str, case: str, tmp_path: Path, update_golden: bool) -> None:
+    snapshot = str(ROOT / "cases" / case / "snapshot.yaml")
+    # The ending of the file says the form.
+    found = tmp_path / file
+    assert run([command, snapshot, "--quiet", "-O", str(found)]) == 0
+    if update_golden:
+        GOLDEN.mkdir(exist_ok=True)
+        (GOLDEN / file).write_bytes(found.read_bytes())
+        pytest.skip(f"{file} was written anew")
+    assert found.read_text() == (GOLDEN / file).read_text()

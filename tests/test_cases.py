@@ -1,0 +1,36 @@
+"""Small clusters with known answers, asked through the Python API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from expectations import Answer
+
+import gangplan
+
+CASES = Path(__file__).parent / "cases"
+
+
+def load(folder: Path) -> dict[str, Any]:
+    case: dict[str, Any] = yaml.safe_load((folder / "case.yaml").read_text())
+    return case
+
+
+@pytest.mark.parametrize("name", sorted(folder.parent.name for folder in CASES.glob("*/case.yaml")))
+def test_case(name: str) -> None:
+    case = load(CASES / name)
+    snapshot = gangplan.read(CASES / name / "snapshot.yaml")
+    plan: dict[str, Any] = {}
+    if case["kind"] != "import":
+        ask = case["ask"]
+        assert not ask["preempt"]
+        verb = gangplan.explain if case["kind"] == "explain" else gangplan.place
+        answer = verb(snapshot, ask["groups"], objective=tuple(ask["objective"]))
+        assert gangplan.verify(snapshot, answer).violations == ()
+        plan = answer.to_dict()
+    answered = Answer(gangplan.inspect(snapshot).to_dict(), plan)
+    for entry in case["expect"]:
+        answered.check(entry)
