@@ -6,18 +6,19 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 
 tell() { printf '\n# %s\n' "$*"; }
-run() { printf '$ gangplan %s\n' "$*"; gangplan "$@"; }
+run() { printf '$ gangplan %s\n' "$*"; gangplan "$@" 2>&1; }
 
-tell "A fleet of 32 nodes with 8 GPUs each, written as the objects kubectl would print"
-run generate dgx-h100 --nodes 32 --seed 4 -O fleet.json.gz
+tell "A fleet of 48 nodes with 8 GPUs each, as the objects kubectl would print"
+run generate dgx-h100 --nodes 48 --utilization 0.6 --pending 0.35 --fragmentation bad \
+    --seed 8 -O fleet.json.gz
 
 tell "What is free, and who waits"
 run inspect fleet.json.gz
 
-tell "Why the waiting gangs cannot start, each judged alone"
+tell "Which of them fit now, and why the others do not"
 run explain fleet.json.gz
 
-tell "Where they go when they are planned together"
+tell "Where they go"
 run place fleet.json.gz
 
 tell "The same plan as JSON, replayed by an independent verifier"

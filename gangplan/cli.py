@@ -99,13 +99,6 @@ def _tell_usage(streams: Streams, problem: Any) -> None:
     streams.error(f"{message.rstrip('.')}; see `{command} --help`")
 
 
-def _set_streams(context: typer.Context, quiet: bool, no_color: bool) -> Streams:
-    streams: Streams = context.find_root().obj
-    streams.quiet = quiet
-    streams.color = not no_color
-    return streams
-
-
 def _show_version(value: bool) -> None:
     if value:
         from importlib.metadata import PackageNotFoundError, version
@@ -126,47 +119,6 @@ def _common(
     ] = False,
 ) -> None:
     pass
-
-
-def _read(paths: Sequence[str], *, strict: bool, streams: Streams) -> "Snapshot":
-    """Read what SNAPSHOT names and report what was wrong with it."""
-    from data.reader import format_error, read_snapshot
-
-    with streams.progress() as progress:
-        snapshot = read_snapshot(paths, progress=progress)
-    for error in snapshot.errors:
-        streams.error(format_error(error))
-    for warning in snapshot.warnings:
-        streams.warning(warning)
-    if strict and snapshot.errors:
-        raise SnapshotError(
-            f"--strict: {count(len(snapshot.errors), 'invalid object')}; "
-            "mend what is reported above or leave out --strict"
-        )
-    return snapshot
-
-
-def _answer(
-    form: FormatName | None,
-    output: Path | None,
-    *,
-    document: Callable[[], dict[str, Any]],
-    table: Callable[[bool], str],
-    names: Callable[[], Sequence[str]],
-) -> None:
-    """Print the answer in the form asked for; `table` takes whether it is to be wide."""
-    if form is None:
-        endings: dict[str, FormatName] = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
-        form = endings.get(output.suffix, "table") if output is not None else "table"
-    if form in ("json", "yaml"):
-        from data.encode import to_json, to_yaml
-
-        content = to_json(document()) if form == "json" else to_yaml(document())
-    else:
-        named = form == "name"
-        text = "\n".join(map(escape_line, names())) if named else table(form == "wide")
-        content = f"{text}\n".encode() if text else b""
-    write_answer(content, output)
 
 
 @app.command()
@@ -192,7 +144,7 @@ def inspect(
     no_color: NoColor = False,
 ) -> int:
     """Show nodes, domains, free GPUs, waiting groups."""
-    streams = _set_streams(context, quiet, no_color)
+    streams = open_streams(context, quiet, no_color)
     from gangplan.inspection import inspect_snapshot
     from gangplan.questions import parse_selector, select_pods
     from gangplan.views import name_inspection, show_domains, show_inspection
@@ -200,12 +152,12 @@ def inspect(
     if by is not None and form not in (None, "table", "wide"):
         raise RequestError(f"--by: is for tables, {form} always holds every node; leave one out")
     chosen = parse_selector(selector) if selector is not None else None
-    cluster = _read(snapshot, strict=strict, streams=streams)
+    cluster = read_input(snapshot, strict=strict, streams=streams)
     shown = select_pods(cluster, None if all_namespaces else namespace, chosen)
     answer = inspect_snapshot(cluster, release=release, shown_pods=shown)
     for stranded in answer.stranded:
         streams.warning(stranded.message)
-    _answer(
+    print_answer(
         form,
         output,
         document=answer.to_dict,
@@ -241,7 +193,7 @@ def _plan(
     no_color: NoColor = False,
 ) -> int:
     command: Literal["explain", "place"] = "explain" if context.info_name == "explain" else "place"
-    streams = _set_streams(context, quiet, no_color)
+    streams = open_streams(context, quiet, no_color)
     from gangplan.questions import choose_groups, parse_selector, split_objective
     from topology.plan import Request
 
@@ -249,7 +201,7 @@ def _plan(
     if objective is not None:
         criteria["objective"] = split_objective(objective)
     chosen = parse_selector(selector) if selector is not None else None
-    cluster = _read(snapshot, strict=strict, streams=streams)
+    cluster = read_input(snapshot, strict=strict, streams=streams)
     request = Request(
         command=command,
         groups=choose_groups(
@@ -268,10 +220,10 @@ def _plan(
 
     with streams.progress() as progress:
         plan = make_plan(cluster, request, progress)
-    _tell_plan(plan, cluster, streams)
+    tell_plan(plan, cluster, streams)
     from gangplan.views import name_plan, show_explanation, show_plan
 
-    _answer(
+    print_answer(
         form,
         output,
         document=plan.to_dict,
@@ -287,25 +239,6 @@ def _plan(
     if exit_status and any(g.outcome != "placed" for g in plan.groups):
         return NOT_REACHED
     return ANSWERED
-
-
-def _tell_plan(plan: "Plan", snapshot: "Snapshot", streams: Streams) -> None:
-    """Report what the plan adds to what was said about the snapshot."""
-    for warning in plan.warnings:
-        if warning not in snapshot.warnings:
-            streams.warning(warning)
-    for group, reason in plan.conditional:
-        streams.warning(f"{group}: is placed on condition: {reason}")
-    if plan.verification is not None:
-        _tell_violations(plan.verification, streams)
-
-
-def _tell_violations(verification: "Verification", streams: Streams) -> None:
-    for violation in verification.violations:
-        streams.error(
-            f"{violation.object}: {violation.rule}: wanted {violation.wanted}, "
-            f"found {violation.found}"
-        )
 
 
 @app.command()
@@ -325,7 +258,7 @@ def verify(
     no_color: NoColor = False,
 ) -> int:
     """Replay a plan and list every rule it breaks."""
-    streams = _set_streams(context, quiet, no_color)
+    streams = open_streams(context, quiet, no_color)
     from data.digest import digest_snapshot
     from gangplan.plan_files import load_plan
     from gangplan.views import show_verification
@@ -333,13 +266,13 @@ def verify(
     from topology.plan import API_VERSION
 
     claimed = load_plan(plan)
-    cluster = _read(snapshot, strict=strict, streams=streams)
+    cluster = read_input(snapshot, strict=strict, streams=streams)
     digest = digest_snapshot(cluster)
     if claimed.snapshot.get("digest") != digest:
         streams.warning(f"{plan}: was made for another snapshot; it is replayed on this one")
     verdict = verify_plan(cluster, claimed)
-    _tell_violations(verdict, streams)
-    _answer(
+    tell_violations(verdict, streams)
+    print_answer(
         form,
         output,
         document=lambda: {
@@ -374,14 +307,14 @@ def snapshot(
     no_color: NoColor = False,
 ) -> int:
     """Read objects once and store them as tables."""
-    streams = _set_streams(context, quiet, no_color)
-    cluster = _read(snapshot, strict=strict, streams=streams)
+    streams = open_streams(context, quiet, no_color)
+    cluster = read_input(snapshot, strict=strict, streams=streams)
     from gangplan import api
 
     if anonymize:
         cluster = api.anonymize(cluster, seed)
     api.write_snapshot(cluster, output)
-    streams.note(f"wrote {_describe(cluster)} to {output}")
+    streams.note(f"wrote {describe_size(cluster)} to {output}")
     return ANSWERED
 
 
@@ -425,7 +358,7 @@ def generate(
     no_color: NoColor = False,
 ) -> int:
     """Make a synthetic fleet from a seed."""
-    streams = _set_streams(context, quiet, no_color)
+    streams = open_streams(context, quiet, no_color)
     from data.generate import check_fleet, generate_fleet
 
     with streams.progress() as progress:
@@ -442,31 +375,6 @@ def generate(
         for problem in check_fleet(fleet):
             streams.warning(problem)
         progress("writing it")
-        _write_fleet(fleet, output)
-    streams.note(f"wrote {_describe(fleet)} to {output}")
+        write_fleet(fleet, output)
+    streams.note(f"wrote {describe_size(fleet)} to {output}")
     return ANSWERED
-
-
-def _write_fleet(fleet: "Snapshot", output: Path) -> None:
-    endings = [ending for ending in output.suffixes if ending in (".json", ".yaml", ".yml")]
-    if not endings:
-        from data.store import write_store
-
-        write_store(fleet, output)
-        return
-    import gzip
-
-    from data.encode import to_json, to_yaml
-    from data.generate.manifests import to_objects
-    from gangplan.streams import write_file
-
-    items = {"apiVersion": "v1", "kind": "List", "items": list(to_objects(fleet))}
-    content = to_json(items) if endings[-1] == ".json" else to_yaml(items)
-    if output.suffix == ".gz":
-        content = gzip.compress(content, mtime=0)
-    write_file(output, content)
-
-
-def _describe(snapshot: "Snapshot") -> str:
-    groups = count(sum(group.kind == "group" for group in snapshot.groups), "group")
-    return f"{count(len(snapshot.nodes), 'node')}, {count(len(snapshot.pods), 'pod')}, {groups}"

@@ -25,6 +25,7 @@ __all__ = [
     "Stranded",
     "find_owner",
     "find_owners",
+    "find_states",
     "find_stranded",
     "inspect_snapshot",
     "is_schedulable",
@@ -108,6 +109,8 @@ class Inspection:
     summary: Mapping[str, Any]
     """`digest`, `release`, `nodes`, `pods`, `groups`, as in a Plan."""
     fragmentation: Mapping[str, Any]
+    largest_gangs: tuple[Mapping[str, Any], ...] = ()
+    """`key` (None: the fleet), `gpusPerPod`, `pods`, `domain`: what one domain still takes."""
     stranded: tuple[Stranded, ...] = ()
     shown_pods: NDArray[np.bool_] | None = None
     """bool[P], the pods to list, and with them their groups; None: all."""
@@ -127,6 +130,7 @@ class Inspection:
             "pods": describe_pods(self.snapshot, self.shown_pods),
             "groups": describe_groups(self.snapshot, self.shown_pods),
             "fragmentation": dict(self.fragmentation),
+            "largestGangs": [dict(gang) for gang in self.largest_gangs],
             "stranded": [s.to_dict() for s in self.stranded],
             "warnings": list(self.warnings),
             "errors": [
@@ -141,11 +145,7 @@ def inspect_snapshot(
 ) -> Inspection:
     """Measure a snapshot; `shown_pods` bool[P] narrows the pods and groups that are listed."""
     from data.digest import digest_snapshot
-
-    try:
-        from optimizer.fragmentation import measure_fragmentation
-    except ImportError:  # XXX development only
-        measure_fragmentation = lambda s: {}
+    from optimizer.fragmentation import find_largest_gangs, measure_fragmentation
 
     return Inspection(
         snapshot,
@@ -157,6 +157,7 @@ def inspect_snapshot(
             "groups": sum(group.kind == "group" for group in snapshot.groups),
         },
         measure_fragmentation(snapshot),
+        tuple(find_largest_gangs(snapshot)),
         find_stranded(snapshot),
         shown_pods,
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gangplan.inspection import find_owners
+from gangplan.inspection import find_owners, find_states
 from topology.errors import RequestError
 from topology.model import NO_GROUP, LabelSelector, Requirement
 from topology.selectors import matches_selector
@@ -162,7 +162,7 @@ def _pending_refs(snapshot: Snapshot, chosen: NDArray[np.bool_]) -> set[str]:
 
 
 def _check_pod(snapshot: Snapshot, ref: str, known: set[str]) -> None:
-    """Accept a pod in no group; refuse anything else by naming what may have been meant."""
+    """Accept a pending pod in no group; refuse anything else by what may have been meant."""
     pods = snapshot.pods
     row = pods.refs.index(ref) if ref in pods.refs else None
     if row is None:
@@ -174,6 +174,11 @@ def _check_pod(snapshot: Snapshot, ref: str, known: set[str]) -> None:
     if owner != NO_GROUP:
         raise RequestError(
             f"--group {ref}: is a pod of group {snapshot.groups[owner].ref}; ask for that"
+        )
+    state = find_states(snapshot)[row]
+    if state != "pending":
+        raise RequestError(
+            f"--group {ref}: is a single pod that waits for no node ({state}); name one that does"
         )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from gangplan.inspection import find_owner, find_owners, is_schedulable
 from gangplan.tables import count, format_share, format_table, shorten
+from optimizer.fragmentation import count_free_gpus
 from topology.errors import RequestError
 from topology.levels import NO_DOMAIN, build_column, find_keys_in_use, find_paths
 from topology.model import HOSTNAME, NO_GROUP, is_gpu
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from gangplan.inspection import Inspection
     from topology.model import Group, Snapshot
-    from topology.plan import GroupPlan, Plan, Verification
+    from topology.plan import Cause, GroupPlan, Plan, Verification
 
 __all__ = [
     "name_inspection",
@@ -43,18 +44,19 @@ class _Gpus:
     used: NDArray[np.int64]
     free: NDArray[np.int64]
     """On nodes that take new pods; never below zero."""
-    is_whole: NDArray[np.bool_]
-    """The node has GPUs, none is used, and it takes new pods."""
+
+    @property
+    def is_whole(self) -> NDArray[np.bool_]:
+        """bool[N], has GPUs, all of them free."""
+        whole: NDArray[np.bool_] = (self.free == self.allocatable) & (self.allocatable > 0)
+        return whole
 
 
 def _count_gpus(snapshot: Snapshot) -> _Gpus:
+    gpus = count_free_gpus(snapshot)
     usage = count_usage(snapshot)
     columns = [r for r, name in enumerate(usage.resources) if is_gpu(name)]
-    allocatable = usage.allocatable[:, columns].sum(axis=1)
-    used = usage.used[:, columns].sum(axis=1)
-    takes = np.array([is_schedulable(node) for node in snapshot.nodes], np.bool_)
-    free = np.where(takes, np.maximum(usage.free[:, columns], 0).sum(axis=1), 0)
-    return _Gpus(allocatable, used, free, takes & (allocatable > 0) & (used == 0))
+    return _Gpus(gpus.allocatable, usage.used[:, columns].sum(axis=1), gpus.free)
 
 
 def _paths_in_use(snapshot: Snapshot) -> list[tuple[str, ...]]:
@@ -63,25 +65,36 @@ def _paths_in_use(snapshot: Snapshot) -> list[tuple[str, ...]]:
     return [named.get(key, (key,)) for key in find_keys_in_use(snapshot)]
 
 
-_LEVEL = ("LEVEL", "DOMAINS", "NODES", "GPUS", "USED", "FREE", "WHOLE-FREE", "MOST-FREE")
+_LEVEL = ("LEVEL", "DOMAINS", "NODES", "GPUS", "USED", "FREE", "WHOLE-FREE")
 _GROUP = ("GROUP", "PRIORITY", "MIN", "SIZE", "RUNNING", "PENDING", "GPUS", "TOPOLOGY")
 
 
 def show_inspection(inspection: Inspection, *, wide: bool) -> str:
     """Return the levels with their free GPUs, then the groups that wait.
 
-    WHOLE-FREE counts nodes with all GPUs free, MOST-FREE the free GPUs of the best domain.
+    WHOLE-FREE counts nodes with all GPUs free; 8-GPU-GANG is the most pods of 8 GPUs that one
+    domain of the level takes.
     """
     snapshot = inspection.snapshot
     gpus = _count_gpus(snapshot)
-    everything = np.zeros(len(snapshot.nodes), np.int64)
-    paths = [p for p in _paths_in_use(snapshot) if p != (HOSTNAME,)]
-    columns = [build_column(snapshot.nodes, path) for path in paths]
-    rows = [_level_row("*", everything, gpus)]
-    levels = [_level_row(column.key, column.codes, gpus) for column in columns]
-    rows += sorted(levels, key=lambda row: (row[1], row[0]))
-    rows.append(_level_row("node", np.arange(len(snapshot.nodes)), gpus))
-    blocks = [format_table(_LEVEL, rows)]
+    sizes = (1, 2, 4, 8) if wide else (1, 8)
+    gangs = {(gang["key"], gang["gpusPerPod"]): gang["pods"] for gang in inspection.largest_gangs}
+    columns = [
+        build_column(snapshot.nodes, path)
+        for path in _paths_in_use(snapshot)
+        if path != (HOSTNAME,)
+    ]
+    columns.sort(key=lambda column: (len(column.values), column.key))
+    whole = np.zeros(len(snapshot.nodes), np.int64)
+    rows = [(*_level_row("*", whole, gpus), *(gangs.get((None, size), 0) for size in sizes))]
+    for column in columns:
+        fits = (gangs.get((column.key, size), 0) for size in sizes)
+        rows.append((*_level_row(column.key, column.codes, gpus), *fits))
+    most = int(gpus.free.max(initial=0))
+    rows.append(
+        (*_level_row("node", np.arange(len(whole)), gpus), *(most // size for size in sizes))
+    )
+    blocks = [format_table([*_LEVEL, *(f"{size}-GPU-GANG" for size in sizes)], rows)]
     waiting = _waiting_rows(inspection, wide=wide)
     if waiting:
         blocks.append(format_table(_GROUP + (("API", "QUEUE") if wide else ()), waiting))
@@ -91,16 +104,14 @@ def show_inspection(inspection: Inspection, *, wide: bool) -> str:
 def _level_row(name: str, codes: NDArray[np.integer], gpus: _Gpus) -> tuple[object, ...]:
     within = codes != NO_DOMAIN
     whole = int(gpus.allocatable[within].sum())
-    by_domain = np.bincount(codes[within], weights=gpus.free[within])
     return (
         name,
-        len(by_domain),
+        len(np.unique(codes[within])),
         int(within.sum()),
         whole,
         format_share(int(gpus.used[within].sum()), whole),
         format_share(int(gpus.free[within].sum()), whole),
         int(gpus.is_whole[within].sum()),
-        int(by_domain.max(initial=0)),
     )
 
 
@@ -297,12 +308,18 @@ def show_explanation(plan: Plan, *, wide: bool) -> str:
     rows: list[tuple[object, ...]] = []
     for group in _in_order(plan):
         cause = group.cause.name if group.cause else "fits now"
-        message = group.cause.message if group.cause else _fits_message(group)
-        row = (group.group, group.priority, cause)
+        message = _say_cause(group.cause) if group.cause else _fits_message(group)
         pods = len(group.pods) + len(group.pending_pods)
-        rows.append((*row, pods, group.min_count, group.api, message) if wide else (*row, message))
-    headings = ["GROUP", "PRIORITY", "CAUSE", *(["PODS", "MIN", "API"] if wide else []), "MESSAGE"]
+        row = (group.group, group.priority, cause, message)
+        rows.append((*row, pods, group.min_count, group.api) if wide else row)
+    headings = ["GROUP", "PRIORITY", "CAUSE", "MESSAGE", *(["PODS", "MIN", "API"] if wide else [])]
     return format_table(headings, rows)
+
+
+def _say_cause(cause: Cause) -> str:
+    """Return the message, and the counts as the scheduler's own event has them."""
+    event = cause.details.get("event")
+    return f"{cause.message}; {event}" if event else cause.message
 
 
 def _fits_message(group: GroupPlan) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -76,14 +77,11 @@ def _describe_unit(
     if unit.root.group == NO_GROUP:
         pod = unit.tasks[0].pods[0]
         node = placed.get(pod)
-        own = () if node is None else (PlacedPod(pods.refs[pod], snapshot.nodes[node].name),)
-        waiting = () if own else (pods.refs[pod],)
-        outcome = "placed" if own else "notPlaced"
-        return [
-            GroupPlan(
-                unit.ref, "v1/Pod", "basic", 1, unit.priority, outcome, cause, (), own, waiting
-            )
-        ]
+        entry = GroupPlan(unit.ref, "v1/Pod", "basic", 1, unit.priority, "notPlaced", cause)
+        if node is None:
+            return [replace(entry, pending_pods=(unit.ref,))]
+        own_pod = PlacedPod(unit.ref, snapshot.nodes[node].name)
+        return [replace(entry, outcome="placed", pods=(own_pod,))]
     entries = []
     for at, node_of_tree in enumerate(unit.tree):
         group = snapshot.groups[node_of_tree.group]

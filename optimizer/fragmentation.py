@@ -115,7 +115,7 @@ def find_largest_gangs(snapshot: Snapshot) -> list[dict[str, Any]]:
         if key != HOSTNAME:
             column = build_column(snapshot.nodes, (key,))
             levels.append((key, column.codes, column.names))
-    for key, codes, names in levels:
+    for level, codes, names in levels:
         inside = codes != NO_DOMAIN
         if not inside.any():
             continue
@@ -125,7 +125,7 @@ def find_largest_gangs(snapshot: Snapshot) -> list[dict[str, Any]]:
             best = int(np.argmax(room))
             found.append(
                 {
-                    "key": key,
+                    "key": level,
                     "gpusPerPod": size,
                     "pods": int(room[best]),
                     "domain": names[best] or None,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from optimizer.decode import place_unit, replay
+from optimizer.decode import place_unit
 from optimizer.fleet_state import FleetState
 from optimizer.objective import Placed, build_levels
 from optimizer.search.bound import bound_placement
@@ -31,15 +31,20 @@ if TYPE_CHECKING:
 __all__ = ["EFFORTS", "Effort", "PlaceResult", "search_placement"]
 
 
+PATIENCE: Final = 80
+"""Pieces without gain, beyond two for each cell, after which destroy and repair ends."""
+
+
 @dataclass(frozen=True, slots=True)
 class Effort:
     """Counts that bound the search."""
 
     candidates: int
     """Orders rolled out in parallel."""
-    steps_per_cell: float
-    min_steps: int
-    max_steps: int
+    work_per_cell: int
+    """Variables of destroy and repair for each cell of the fleet (`RepairLimits.work`)."""
+    max_work: int
+    min_work: int
     exact_variables: int
     """Whole fleets up to about this many pod variables are solved exactly."""
     exact_nodes: int
@@ -47,9 +52,9 @@ class Effort:
 
 
 EFFORTS: Final = {
-    "quick": Effort(32, 0.5, 20, 100, 400, 50),
-    "normal": Effort(256, 4.0, 120, 700, 1500, 400),
-    "thorough": Effort(1024, 12.0, 600, 6000, 4000, 5000),
+    "quick": Effort(32, 100, 12_000, 4_000, 400, 50),
+    "normal": Effort(256, 700, 90_000, 40_000, 1500, 400),
+    "thorough": Effort(1024, 6_000, 800_000, 300_000, 4000, 5000),
 }
 
 
@@ -97,27 +102,35 @@ def search_placement(
     ]
     levels = build_levels(request.objective, most)
     if problem.reservations:
-        placements = _place_in_order(state, active)
-        score = score_placements(problem, placements, levels)
-        return PlaceResult(placements, levels, score, (None,) * len(levels))
+        in_order = _place_in_order(state, active)
+        score = score_placements(problem, in_order, levels)
+        return PlaceResult(in_order, levels, score, (None,) * len(levels))
     say(f"{len(active)} of {len(units)} pending groups have room on their own")
     bounds = bound_placement(state, active, levels)
-    placements = _find_first_plan(state, active, levels, effort, rng)
-    say(f"first plan places {len(placements)}")
+    placements: dict[int, UnitPlacement] = {}
     search = Repair(state, placements, active, levels, rng)
+    search.adopt(_decode(state, active))
+    say(f"first plan places {len(placements)}")
 
     def is_optimal(score: tuple[int, ...]) -> bool:
         return all(b is not None and v >= b for v, b in zip(score, bounds, strict=True))
 
-    if not _is_complete(problem, active, placements) and not is_optimal(search.score()):
+    def is_done() -> bool:
+        return _is_complete(problem, active, placements) or is_optimal(search.score())
+
+    if not is_done():
         proven = search.solve_whole(effort.exact_variables, effort.exact_nodes)
         bounds = tuple(
             min((b for b in pair if b is not None), default=None)
             for pair in zip(bounds, proven, strict=True)
         )
-        wanted = int(effort.steps_per_cell * search.num_cells)
-        steps = min(max(wanted, effort.min_steps), effort.max_steps)
-        search.run(RepairLimits(steps, max(60, steps // 3)), is_optimal)
+    if not is_done():
+        for order in find_orders(state, active, levels, effort.candidates, rng):
+            search.adopt(_decode(state, order))
+        say(f"best of {effort.candidates} orders places {len(placements)}")
+        wanted = effort.work_per_cell * search.num_cells
+        work = min(max(wanted, effort.min_work), effort.max_work)
+        search.run(RepairLimits(work, PATIENCE + 2 * search.num_cells), is_optimal)
         _place_leftovers(search)
         say(f"improved plan places {len(placements)}")
     score = search.score()
@@ -144,38 +157,14 @@ def _is_complete(
     )
 
 
-def _find_first_plan(
-    state: FleetState,
-    units: Sequence[int],
-    levels: Sequence[Level],
-    effort: Effort,
-    rng: np.random.Generator,
-) -> dict[int, UnitPlacement]:
-    """Decode the scheduler's own order and the best rolled-out ones; keep the best plan."""
-    problem = state.problem
-    best = _decode(state, units)
-    score = score_placements(problem, best, levels)
-    if not _is_complete(problem, units, best):
-        for order in find_orders(state, units, levels, effort.candidates, rng):
-            other = _decode(state, order)
-            other_score = score_placements(problem, other, levels)
-            if other_score > score:
-                best, score = other, other_score
-    for u, placement in best.items():
-        replay(state, problem.units[u], placement)
-    state.forget_journal()
-    return best
-
-
 def _decode(state: FleetState, order: Sequence[int]) -> dict[int, UnitPlacement]:
-    """Place units one after another, greedily; leave the state as it was."""
-    mark = state.mark()
+    """Place units one after another, greedily, on the fleet as it was before any plan."""
+    empty = FleetState(state.problem)
     placements = {}
     for u in order:
-        placement = place_unit(state, state.problem.units[u])
+        placement = place_unit(empty, state.problem.units[u])
         if placement is not None:
             placements[u] = placement
-    state.undo(mark)
     return placements
 
 
@@ -191,8 +180,8 @@ def _place_leftovers(search: Repair) -> None:
 def _place_in_order(state: FleetState, active: Sequence[int]) -> dict[int, UnitPlacement]:
     """Place in the scheduler's order, keeping the room that nominated pods hold.
 
-    A nomination holds against equal and lower priorities only, so what is free depends on who asks: such
-    fleets are not searched jointly.
+    A nomination holds against equal and lower priorities only, so what is free depends on who
+    asks: such fleets are not searched jointly.
 
     Source: kube-scheduler, nominated pods are assumed on their node while others are filtered.
     """

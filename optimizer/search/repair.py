@@ -10,17 +10,17 @@ what makes pieces of a few racks solve in milliseconds.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from optimizer.decode import replay
 from optimizer.search.bins import cut_into_cells, make_node_bins, make_slot_bin, relax_rows
-from optimizer.search.exact import describe_flat, solve_exact
+from optimizer.search.exact import FlatKind, describe_flat, solve_exact
 from optimizer.search.score import score_placements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,12 +33,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Repair", "RepairLimits", "make_bins"]
 
+NODE_WORK: Final = 20
+"""How much harder a node-level variable is for HiGHS than a slot-level one, as measured."""
+
 
 @dataclass(frozen=True, slots=True)
 class RepairLimits:
     """How hard to look; all counts."""
 
-    steps: int
+    work: int
+    """Variables of all pieces together; those of node-level pieces count NODE_WORK times."""
     patience: int
     """Steps without gain after which the search ends."""
     node_limit: int = 60
@@ -82,11 +86,13 @@ class Repair:
     rng: np.random.Generator
     _cells: list[Indices] = field(default_factory=list)
     _cell_of: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
-    _flat: set[int] = field(default_factory=set)
+    _kinds: dict[int, FlatKind | None] = field(default_factory=dict)
+    """Unit -> kind, None for units with structure."""
     _cost: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
     """i64[cells] variables of one kind in a cell: one where slots decide, else one a node."""
     _proven: int = 0
     """Levels that the last piece proved optimal for itself."""
+    _work: int = 0
 
     def __post_init__(self) -> None:
         problem = self.state.problem
@@ -116,23 +122,33 @@ class Repair:
                 for cell in self._cells
             ]
         )
-        self._flat = {
-            u for u in self.candidates if describe_flat(problem, problem.units[u]) is not None
-        }
+        self._kinds = {u: describe_flat(problem, problem.units[u]) for u in self.candidates}
 
     def run(self, limits: RepairLimits, is_done: Callable[[tuple[int, ...]], bool]) -> None:
         """Improve until the limits or `is_done(score)` say stop."""
         idle = 0
-        for _ in range(limits.steps):
-            if idle >= limits.patience or len(self.placements) == len(self.candidates):
-                return
-            if is_done(self.score()):
+        self._work = 0
+        while self._work < limits.work and idle < limits.patience:
+            if len(self.placements) == len(self.candidates) or is_done(self.score()):
                 return
             idle = 0 if self._step(limits) else idle + 1
 
     def score(self) -> tuple[int, ...]:
         """Return the value of the plan so far."""
         return score_placements(self.state.problem, self.placements, self.levels)
+
+    def adopt(self, other: Mapping[int, UnitPlacement]) -> None:
+        """Take over another plan for the same units if it is better."""
+        problem = self.state.problem
+        if self.placements and score_placements(problem, other, self.levels) <= self.score():
+            return
+        for u, placement in self.placements.items():
+            replay(self.state, problem.units[u], placement, lift=True)
+        self.placements.clear()
+        self.placements.update(other)
+        for u, placement in other.items():
+            replay(self.state, problem.units[u], placement)
+        self.state.forget_journal()
 
     @property
     def num_cells(self) -> int:
@@ -145,14 +161,7 @@ class Repair:
         Returns:
           The proven value of each leading level; None for the others.
         """
-        problem = self.state.problem
-        kinds = {
-            describe_flat(problem, problem.units[u]) or (u, t)
-            for u in self.candidates
-            for t in range(len(problem.units[u].tasks))
-        }
-        size = len(kinds) * int(self._cost.sum())
-        if size > max_variables:
+        if self._count_kinds(self.candidates) * int(self._cost.sum()) > max_variables:
             return (None,) * len(self.levels)
         limits = RepairLimits(1, 1, node_limit)
         waiting = [u for u in self.candidates if u not in self.placements]
@@ -160,12 +169,16 @@ class Repair:
         proven: list[int | None] = list(self.score()[: self._proven])
         return tuple(proven + [None] * (len(self.levels) - len(proven)))
 
+    def _count_kinds(self, units: Iterable[int]) -> int:
+        """Count what a model lists: kinds of plain gangs, tasks of the others."""
+        tasks = {u: len(self.state.problem.units[u].tasks) for u in units}
+        flat = {self._kinds[u] for u in tasks if self._kinds[u] is not None}
+        return len(flat) + sum(n for u, n in tasks.items() if self._kinds[u] is None)
+
     def _step(self, limits: RepairLimits) -> bool:
         """Redo one piece; tell whether the plan got better."""
-        waiting = [u for u in self.candidates if u not in self.placements]
+        waiting = self._offer([u for u in self.candidates if u not in self.placements], limits)
         cells = self._choose_cells(waiting, limits)
-        if not cells:
-            return False
         chosen = np.zeros(len(self._cells), bool)
         chosen[cells] = True
         lifted = [
@@ -173,12 +186,26 @@ class Repair:
             for u, placement in self.placements.items()
             if all(chosen[self._cell_of[fill.nodes]].all() for fill in placement)
         ]
-        structured = [u for u in waiting if u not in self._flat]
-        offered = [u for u in waiting if u in self._flat]
-        if structured:
-            take = min(limits.trees, len(structured))
-            offered += sorted(self.rng.choice(structured, take, replace=False).tolist())
-        return self._redo(lifted, sorted(offered), [self._cells[c] for c in cells], limits)
+        size = int(self._cost[cells].sum()) * self._count_kinds([*lifted, *waiting])
+        nodes_decide = any(self._cost[c] > 1 for c in cells)
+        self._work += size * (NODE_WORK if nodes_decide else 1)
+        if size > 4 * limits.variables:
+            return False
+        return self._redo(lifted, waiting, [self._cells[c] for c in cells], limits)
+
+    def _offer(self, waiting: list[int], limits: RepairLimits) -> list[int]:
+        """Choose the waiting units that a piece may place: all alike ones or none of them."""
+        kinds = sorted({k for u in waiting if (k := self._kinds[u]) is not None})
+        most = max(limits.variables // max(int(np.median(self._cost)), 1), 1)
+        if len(kinds) > most:
+            drawn = self.rng.choice(len(kinds), most, replace=False)
+            kinds = [kinds[i] for i in sorted(drawn.tolist())]
+        chosen = set(kinds)
+        structured = [u for u in waiting if self._kinds[u] is None]
+        if len(structured) > limits.trees:
+            picked = self.rng.choice(structured, limits.trees, replace=False)
+            structured = sorted(picked.tolist())
+        return sorted([u for u in waiting if self._kinds[u] in chosen] + structured)
 
     def _redo(
         self, lifted: list[int], offered: list[int], cells: list[Indices], limits: RepairLimits
@@ -191,7 +218,7 @@ class Repair:
         for u, placement in before.items():
             replay(self.state, problem.units[u], placement, lift=True)
         classes = sorted({t.pod_class for u in units for t in problem.units[u].tasks})
-        only_flat = all(u in self._flat for u in units)
+        only_flat = all(self._kinds[u] is not None for u in units)
         bins, covers = make_bins(self.state, cells, classes, slots=only_flat)
         result = solve_exact(
             self.state, units, bins, self.levels, node_limit=limits.node_limit, covers=covers
@@ -214,11 +241,11 @@ class Repair:
         room = np.zeros(count, np.int64)
         np.add.at(room, self._cell_of, np.maximum(self.state.node_gpus, 0))
         # Room below the common step of what waits is nobody's gain.
-        steps = [self.state.problem.units[u].gpus for u in waiting if u in self._flat]
+        steps = [self.state.problem.units[u].gpus for u in waiting if self._kinds[u] is not None]
         step = max(int(np.gcd.reduce(steps)) if steps else 1, 1)
         room = room // step * step
-        kinds = {describe_flat(self.state.problem, self.state.problem.units[u]) for u in waiting}
-        take = 5 if all(u in self._flat for u in waiting) else 4
+        kinds = max(self._count_kinds(waiting), 1)
+        take = 5 if all(self._kinds[u] is not None for u in waiting) else 4
         with_room = np.flatnonzero(room > 0)
         if with_room.size == 0:
             with_room = np.arange(count)
@@ -228,9 +255,9 @@ class Repair:
         else:
             others = np.argsort(-(room + 8 * self.rng.random(count)), kind="stable")
         picked = [first]
-        left = limits.variables - int(self._cost[first]) * len(kinds)
+        left = limits.variables - int(self._cost[first]) * kinds
         for c in others.tolist():
-            left -= int(self._cost[c]) * len(kinds)
+            left -= int(self._cost[c]) * kinds
             if len(picked) >= take or left < 0:
                 break
             if c != first:

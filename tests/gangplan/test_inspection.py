@@ -233,7 +233,7 @@ def test_stranded() -> None:
     assert [s.to_dict() for s in found] == [
         {"group": "ml/half", "running": 3, "minCount": 4, "gpus": 3}
     ]
-    inspection = Inspection(snapshot, {}, {}, found)
+    inspection = Inspection(snapshot, {}, {}, stranded=found)
     assert inspection.warnings == (
         "ml/half: stranded below its minimum: 3 of 4 pods run and hold 3 GPUs; "
         "complete the gang or delete it",

@@ -8,7 +8,7 @@ from builders import make_group, make_node, make_pods, make_snapshot, make_spec
 from gangplan.questions import choose_groups, parse_selector, split_objective
 from topology.assemble import GroupRow
 from topology.errors import RequestError
-from topology.model import AffinityTerm, Group, LabelSelector, Requirement, Snapshot
+from topology.model import AffinityTerm, Group, LabelSelector, PodFlag, Requirement, Snapshot
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,7 @@ def make_fleet() -> Snapshot:
         make_pods("run", 1, group="ml/run", on="n1"),
         make_pods("solo", 1, spec=make_spec(affinity=(term,)), labels=labels),
         make_pods("other", 1, namespace="dev"),
+        make_pods("held", 1, namespace="dev", flags=PodFlag.GATED),
         groups=[
             make_group("ml/a", 2),
             make_group("ml/b", 2),
@@ -105,6 +106,7 @@ def test_choose_groups(
         pytest.param(["prod/run"], None, None, "did you mean ml/run", id="other namespace"),
         pytest.param(["ml/b#0"], None, None, "no such group", id="a subgroup"),
         pytest.param(["ml/a-0"], None, None, "is a pod of group ml/a; ask", id="a member"),
+        pytest.param(["dev/held-0"], None, None, "for no node .gated.;", id="a gated pod"),
         pytest.param(["ml/a"], "dev", None, "leave no pending pod of it", id="outside -n"),
         pytest.param([], "dve", None, "did you mean dev", id="unknown namespace"),
         pytest.param([], None, "team=x", "has a label 'team'", id="label that was not kept"),

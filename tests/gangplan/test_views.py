@@ -8,7 +8,7 @@ import pytest
 from builders import RACK, make_group, make_node, make_pods, make_snapshot, make_spec
 
 from gangplan.api import placements_table
-from gangplan.inspection import Inspection
+from gangplan.inspection import Inspection, inspect_snapshot
 from gangplan.views import (
     name_inspection,
     name_plan,
@@ -67,27 +67,27 @@ def show(text: str) -> str:
 
 def test_inspection() -> None:
     want = show("""
-        LEVEL                   DOMAINS   NODES   GPUS   USED      FREE       WHOLE-FREE   MOST-FREE
-        *                       1         4       32     6 (19%)   18 (56%)   2            18
-        block                   0         0       0      0         0          0            0
-        topo.example.com/rack   2         4       32     6 (19%)   18 (56%)   2            10
-        node                    4         4       32     6 (19%)   18 (56%)   2            8
+        LEVEL                   DOMAINS   NODES   GPUS   USED      FREE       WHOLE-FREE   1-GPU-GANG   8-GPU-GANG
+        *                       1         4       32     6 (19%)   18 (56%)   2            18           2
+        block                   0         0       0      0         0          0            0            0
+        topo.example.com/rack   2         4       32     6 (19%)   18 (56%)   2            10           1
+        node                    4         4       32     6 (19%)   18 (56%)   2            8            1
 
         GROUP        PRIORITY   MIN      SIZE     RUNNING   PENDING   GPUS   TOPOLOGY
         ml/big       100        2        2        0         2         16     topo.example.com/rack
         ml/low       0          1        1        0         1         4      block (preferred), topo.example.com/rack (each subgroup exclusive)
         (no group)   <none>     <none>   <none>   <none>    1         1      <none>
     """)  # noqa: E501
-    assert show_inspection(Inspection(make_fleet(), {}, {}), wide=False) == want
+    assert show_inspection(inspect_snapshot(make_fleet()), wide=False) == want
 
 
 def test_nothing_waits() -> None:
     want = show("""
-        LEVEL   DOMAINS   NODES   GPUS   USED   FREE   WHOLE-FREE   MOST-FREE
-        *       0         0       0      0      0      0            0
-        node    0         0       0      0      0      0            0
+        LEVEL   DOMAINS   NODES   GPUS   USED   FREE   WHOLE-FREE   1-GPU-GANG   8-GPU-GANG
+        *       0         0       0      0      0      0            0            0
+        node    0         0       0      0      0      0            0            0
     """)
-    assert show_inspection(Inspection(make_snapshot([]), {}, {}), wide=True) == want
+    assert show_inspection(inspect_snapshot(make_snapshot([])), wide=False) == want
 
 
 def test_domains() -> None:
@@ -120,7 +120,7 @@ def make_plan(command: str = "place") -> Plan:
         2,
         100,
         "notPlaced",
-        cause=Cause("constraint", "n4 is cordoned"),
+        cause=Cause("constraint", "uncordon n4", {"event": "0/1 nodes are available."}),
         pending_pods=("ml/big-0", "ml/big-1"),
     )
     low = GroupPlan(
@@ -167,7 +167,7 @@ def test_plan() -> None:
 def test_explanation() -> None:
     want = show("""
         GROUP    PRIORITY   CAUSE        MESSAGE
-        ml/big   100        constraint   n4 is cordoned
+        ml/big   100        constraint   uncordon n4; 0/1 nodes are available.
         ml/low   0          fits now     1 pod fits in topo.example.com/rack=r2 now
     """)
     assert show_explanation(make_plan("explain"), wide=False) == want

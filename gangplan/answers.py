@@ -1,0 +1,121 @@
+"""What commands share: reading input with its reports, and printing one answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gangplan.streams import Streams, escape_line, write_answer, write_file
+from gangplan.tables import count
+from topology.errors import SnapshotError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    import typer
+
+    from gangplan.options import FormatName
+    from topology.model import Snapshot
+    from topology.plan import Plan, Verification
+
+__all__ = [
+    "describe_size",
+    "open_streams",
+    "print_answer",
+    "read_input",
+    "tell_plan",
+    "tell_violations",
+    "write_fleet",
+]
+
+
+def open_streams(context: typer.Context, quiet: bool, no_color: bool) -> Streams:
+    streams: Streams = context.find_root().obj
+    streams.quiet = quiet
+    streams.color = not no_color
+    return streams
+
+
+def read_input(paths: Sequence[str], *, strict: bool, streams: Streams) -> Snapshot:
+    """Read what SNAPSHOT names and report what was wrong with it."""
+    from data.reader import format_error, read_snapshot
+
+    with streams.progress() as progress:
+        snapshot = read_snapshot(paths, progress=progress)
+    for error in snapshot.errors:
+        streams.error(format_error(error))
+    for warning in snapshot.warnings:
+        streams.warning(warning)
+    if strict and snapshot.errors:
+        raise SnapshotError(
+            f"--strict: {count(len(snapshot.errors), 'invalid object')}; "
+            "mend what is reported above or leave out --strict"
+        )
+    return snapshot
+
+
+def print_answer(
+    form: FormatName | None,
+    output: Path | None,
+    *,
+    document: Callable[[], dict[str, Any]],
+    table: Callable[[bool], str],
+    names: Callable[[], Sequence[str]],
+) -> None:
+    """Print the answer in the form asked for; `table` takes whether it is to be wide."""
+    if form is None:
+        endings: dict[str, FormatName] = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
+        form = endings.get(output.suffix, "table") if output is not None else "table"
+    if form in ("json", "yaml"):
+        from data.encode import to_json, to_yaml
+
+        content = to_json(document()) if form == "json" else to_yaml(document())
+    else:
+        named = form == "name"
+        text = "\n".join(map(escape_line, names())) if named else table(form == "wide")
+        content = f"{text}\n".encode() if text else b""
+    write_answer(content, output)
+
+
+def tell_plan(plan: Plan, snapshot: Snapshot, streams: Streams) -> None:
+    """Report what the plan adds to what was said about the snapshot."""
+    for warning in plan.warnings:
+        if warning not in snapshot.warnings:
+            streams.warning(warning)
+    for group, reason in plan.conditional:
+        streams.warning(f"{group}: is placed on condition: {reason}")
+    if plan.verification is not None:
+        tell_violations(plan.verification, streams)
+
+
+def tell_violations(verification: Verification, streams: Streams) -> None:
+    for violation in verification.violations:
+        streams.error(
+            f"{violation.object}: {violation.rule}: wanted {violation.wanted}, "
+            f"found {violation.found}"
+        )
+
+
+def write_fleet(fleet: Snapshot, output: Path) -> None:
+    endings = [ending for ending in output.suffixes if ending in (".json", ".yaml", ".yml")]
+    if not endings:
+        from data.store import write_store
+
+        write_store(fleet, output)
+        return
+    import gzip
+
+    from data.encode import to_json, to_yaml
+    from data.generate.manifests import to_objects
+    from gangplan.streams import write_file
+
+    items = {"apiVersion": "v1", "kind": "List", "items": list(to_objects(fleet))}
+    content = to_json(items) if endings[-1] == ".json" else to_yaml(items)
+    if output.suffix == ".gz":
+        content = gzip.compress(content, mtime=0)
+    write_file(output, content)
+
+
+def describe_size(snapshot: Snapshot) -> str:
+    groups = count(sum(group.kind == "group" for group in snapshot.groups), "group")
+    return f"{count(len(snapshot.nodes), 'node')}, {count(len(snapshot.pods), 'pod')}, {groups}"
