@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from gangplan.streams import Streams, escape_line, write_answer, write_file
@@ -30,6 +31,7 @@ __all__ = [
 
 
 def open_streams(context: typer.Context, quiet: bool, no_color: bool) -> Streams:
+    """Return the streams of this run, set as the command's options say."""
     streams: Streams = context.find_root().obj
     streams.quiet = quiet
     streams.color = not no_color
@@ -89,6 +91,7 @@ def tell_plan(plan: Plan, snapshot: Snapshot, streams: Streams) -> None:
 
 
 def tell_violations(verification: Verification, streams: Streams) -> None:
+    """Report every rule that is broken."""
     for violation in verification.violations:
         streams.error(
             f"{violation.object}: {violation.rule}: wanted {violation.wanted}, "
@@ -97,8 +100,9 @@ def tell_violations(verification: Verification, streams: Streams) -> None:
 
 
 def write_fleet(fleet: Snapshot, output: Path) -> None:
-    endings = [ending for ending in output.suffixes if ending in (".json", ".yaml", ".yml")]
-    if not endings:
+    """Write a fleet as objects where the name of the file says so, else as a folder of tables."""
+    form = PurePath(output.name.removesuffix(".gz")).suffix
+    if form not in (".json", ".yaml", ".yml"):
         from data.store import write_store
 
         write_store(fleet, output)
@@ -107,15 +111,15 @@ def write_fleet(fleet: Snapshot, output: Path) -> None:
 
     from data.encode import to_json, to_yaml
     from data.generate.manifests import to_objects
-    from gangplan.streams import write_file
 
     items = {"apiVersion": "v1", "kind": "List", "items": list(to_objects(fleet))}
-    content = to_json(items) if endings[-1] == ".json" else to_yaml(items)
+    content = to_json(items) if form == ".json" else to_yaml(items)
     if output.suffix == ".gz":
         content = gzip.compress(content, mtime=0)
     write_file(output, content)
 
 
 def describe_size(snapshot: Snapshot) -> str:
+    """Return how much there is, in words."""
     groups = count(sum(group.kind == "group" for group in snapshot.groups), "group")
     return f"{count(len(snapshot.nodes), 'node')}, {count(len(snapshot.pods), 'pod')}, {groups}"

@@ -2,19 +2,27 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
+from typing import Annotated, Any, Final, Literal, NoReturn
 
 import typer
 
+from gangplan.answers import (
+    describe_size,
+    open_streams,
+    print_answer,
+    read_input,
+    tell_plan,
+    tell_violations,
+    write_fleet,
+)
 from gangplan.options import (
     AllNamespaces,
     AssumeGangs,
     Effort,
     ExitStatus,
     Format,
-    FormatName,
     Groups,
     Namespace,
     NoColor,
@@ -27,13 +35,8 @@ from gangplan.options import (
     Snapshots,
     Strict,
 )
-from gangplan.streams import Streams, escape_line, write_answer
-from gangplan.tables import count
-from topology.errors import GangplanError, RequestError, SnapshotError
-
-if TYPE_CHECKING:
-    from topology.model import Snapshot
-    from topology.plan import Plan, Verification
+from gangplan.streams import Streams
+from topology.errors import GangplanError, RequestError
 
 __all__ = ["main", "run"]
 

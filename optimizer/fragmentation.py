@@ -1,8 +1,9 @@
 """How broken up the free GPUs are, and the largest gang that still fits.
 
 Fragmentation counts free GPUs that are not part of a wholly free node, and, for each topology
-level, of a wholly free domain: whole numbers, added up over nodes and levels. A GPU is free here
-when its node is schedulable and ready and offers it.
+level, of a wholly free domain: whole numbers, added up over nodes and levels. A GPU is free here when its
+node is ready, not cordoned, and its taints are tolerated by some pod of the snapshot that asks for
+GPUs (fleets that taint every GPU node keep others away, not their own work).
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from topology.levels import NO_DOMAIN, build_column, find_keys_in_use
-from topology.model import HOSTNAME, PODS, is_gpu
+from topology.masks import NodeFilters
+from topology.model import HOSTNAME, PODS, PodSpec, is_gpu
 from topology.usage import count_usage
 
 if TYPE_CHECKING:
@@ -47,16 +49,20 @@ def count_free_gpus(snapshot: Snapshot, placed: Mapping[int, int] | None = None)
         pods = np.fromiter(placed.keys(), np.int64, len(placed))
         nodes = np.fromiter(placed.values(), np.int64, len(placed))
         np.subtract.at(free, nodes, gpus[snapshot.pods.spec[pods]])
-    usable = np.array(
-        [
-            node.ready
-            and not node.unschedulable
-            and not any(t.effect in ("NoSchedule", "NoExecute") for t in node.taints)
-            for node in snapshot.nodes
-        ],
-        bool,
-    )
+    usable = _find_usable(snapshot)
     return FreeGpus(np.where(usable, np.maximum(free, 0), 0), usage.allocatable.sum(axis=1))
+
+
+def _find_usable(snapshot: Snapshot) -> NDArray[np.bool_]:
+    """Return bool[N]: nodes that take new GPU pods of some kind that the snapshot knows."""
+    filters = NodeFilters(snapshot.nodes)
+    tolerations = {spec.tolerations for spec in snapshot.pods.specs if spec.gpus}
+    usable = np.zeros(len(snapshot.nodes), bool)
+    for tolerated in sorted(tolerations, key=repr) or [()]:
+        usable |= filters.evaluate(PodSpec(tolerations=tolerated)).taints
+    cordoned = np.fromiter((n.unschedulable for n in snapshot.nodes), bool, len(usable))
+    open_nodes: NDArray[np.bool_] = usable & filters.ready & ~cordoned
+    return open_nodes
 
 
 def _whole(gpus: FreeGpus, codes: NDArray[np.int32], size: int) -> tuple[int, int]:

@@ -73,6 +73,7 @@ class Request:
             "objective": list(self.objective),
             "seed": self.seed,
             "effort": self.effort,
+            "assumeGangs": self.assume_gangs,
         }
 
 

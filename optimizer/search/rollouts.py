@@ -139,6 +139,11 @@ def _roll_out(
     return placed
 
 
+def _kind_bucket(num_kinds: int) -> int:
+    """Kinds are a small table, padded generously: at least one padding kind, powers of two."""
+    return max(32, 1 << num_kinds.bit_length())
+
+
 def build_lattice_tensors(state: FleetState, kinds: Sequence[FlatKind]) -> LatticeTensors | None:
     """Build padded tensors of domains as slots, or None where slots do not decide."""
     from optimizer.kernels.lattice import LatticeTensors
@@ -165,7 +170,7 @@ def build_lattice_tensors(state: FleetState, kinds: Sequence[FlatKind]) -> Latti
         if kind.pinned >= 0:
             allowed[i] &= np.arange(len(whole)) == kind.pinned
     # Finest size last: it is the one whose left-over decides; one padding kind at least.
-    num_domains, num_kinds = bucket(len(whole)), bucket(len(kinds) + 1)
+    num_domains, num_kinds = bucket(len(whole)), _kind_bucket(len(kinds))
     num_sizes = 4 if num_rows <= 4 else bucket(num_rows)
     order = np.r_[np.arange(num_rows)[::-1], np.zeros(num_sizes - num_rows, int)]
     order = np.sort(order)[::-1]
@@ -222,7 +227,7 @@ def build_gang_tensors(state: FleetState, kinds: Sequence[FlatKind]) -> GangTens
     domains_of = np.full((n, len(columns)), d, np.int32)
     for level, codes in enumerate(codes_of):
         domains_of[:num_nodes, level] = np.where(codes < 0, d, codes)
-    num_kinds = bucket(len(kinds) + 1)
+    num_kinds = _kind_bucket(len(kinds))
     allowed = np.zeros((num_kinds, d), np.int32)
     for i, kind in enumerate(kinds):
         start = first[kind.column]
