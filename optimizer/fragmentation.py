@@ -1,9 +1,9 @@
 """How broken up the free GPUs are, and the largest gang that still fits.
 
 Fragmentation counts free GPUs that are not part of a wholly free node, and, for each topology
-level, of a wholly free domain: whole numbers, added up over nodes and levels. A GPU is free here when its
-node is ready, not cordoned, and its taints are tolerated by some pod of the snapshot that asks for
-GPUs (fleets that taint every GPU node keep others away, not their own work).
+level, of a wholly free domain: whole numbers, added up over nodes and levels. A GPU is free when
+its node is ready, not cordoned, and has no taint but those that some pod of the snapshot that asks
+for GPUs tolerates: fleets that taint every GPU node keep others away, not their own work.
 """
 
 from __future__ import annotations

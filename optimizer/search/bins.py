@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -24,7 +24,15 @@ if TYPE_CHECKING:
 
     Indices = NDArray[np.int64]
 
-__all__ = ["Bin", "Row", "cut_into_cells", "make_node_bins", "make_slot_bin", "relax_rows"]
+__all__ = [
+    "Bin",
+    "Row",
+    "cut_into_cells",
+    "find_cut_columns",
+    "make_node_bins",
+    "make_slot_bin",
+    "relax_rows",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,19 @@ class Bin:
     """The cell it is a part of; pods of a cell's bins also meet the cell's own rows."""
     is_slots: bool = False
     """The rows stand for several nodes; pods are put on nodes afterwards, largest first."""
+
+
+def find_cut_columns(problem: Problem, units: Iterable[int]) -> list[int]:
+    """Return the columns whose domains matter to these units: required, slices, exclusive."""
+    found: set[int] = set()
+    by_codes = {id(column.codes): c for c, column in enumerate(problem.columns)}
+    for u in units:
+        for node in problem.units[u].tree:
+            found |= {r.column for r in node.required}
+            found |= {column for column, _ in node.slices}
+            for rule in node.exclusive:
+                found.add(by_codes[id(problem.interactions.exclusive[rule.rule].codes)])
+    return sorted(found)
 
 
 def cut_into_cells(problem: Problem, columns: Sequence[int]) -> list[Indices]:

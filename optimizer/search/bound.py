@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from optimizer.search.bins import cut_into_cells, relax_rows
+from optimizer.search.bins import cut_into_cells, find_cut_columns, relax_rows
 from optimizer.search.exact import bound_levels, describe_flat
 
 if TYPE_CHECKING:
@@ -19,43 +19,58 @@ if TYPE_CHECKING:
 
     from optimizer.fleet_state import FleetState
     from optimizer.objective import Level
+    from optimizer.search.bins import Bin
 
 __all__ = ["bound_placement"]
 
 MAX_VARIABLES: Final = 60_000
-"""Beyond this the cells are merged into one, which keeps the bound valid and the model small."""
+"""Choices beyond which only supply and demand are compared."""
+MAX_WHOLE_GANGS: Final = 4_000
+"""Choices up to which gangs are kept whole, which is slower and closer."""
 
 
 def bound_placement(
-    state: FleetState, units: Sequence[int], levels: Sequence[Level]
+    state: FleetState, units: Sequence[int], levels: Sequence[Level], *, node_limit: int = 0
 ) -> tuple[int | None, ...]:
     """Bound every level of any placement of these units.
 
     Args:
-      state: Room now; not changed.
+      state: Room before anything is placed; not changed.
       units: Units that may be placed.
       levels: Compared in order.
+      node_limit: 0 for the linear relaxation; else gangs stay whole where the model is small.
 
     Returns:
       An integer for each level, None where the relaxation gave nothing. Values of later levels
       assume that the bounds of the earlier ones are reached.
     """
+    nothing: tuple[int | None, ...] = (None,) * len(levels)
     if not units:
         return (0,) * len(levels)
     problem = state.problem
     classes = sorted({t.pod_class for u in units for t in problem.units[u].tasks})
-    columns = sorted(
-        {r.column for u in units for node in problem.units[u].tree for r in node.required}
-    )
-    kinds = {describe_flat(problem, problem.units[u]) or u for u in units}
-    cells = cut_into_cells(problem, columns)
-    if len(kinds) * len(cells) > MAX_VARIABLES or any(state.is_coupled(s) for s in classes):
-        return _bound_by_supply(state, units, levels)
-    bins = [relax_rows(state, cell, classes) for cell in cells]
-    bins = [b for b in bins if len(b.nodes)]
-    values = bound_levels(state, units, bins, levels)
-    found: list[int | None] = [int(np.floor(v + 1e-4)) for v in values]
-    return tuple(found + [None] * (len(levels) - len(found)))
+    cells = cut_into_cells(problem, find_cut_columns(problem, units))
+    bins = [b for b in (relax_rows(state, cell, classes) for cell in cells) if len(b.nodes)]
+    size = _count_choices(state, units, bins)
+    if size > (MAX_WHOLE_GANGS if node_limit else MAX_VARIABLES):
+        return nothing if node_limit else _bound_by_supply(state, units, levels)
+    values = bound_levels(state, units, bins, levels, node_limit=node_limit)
+    found = [int(np.floor(v + 1e-4)) if np.isfinite(v) else None for v in values]
+    return (*found, *nothing[len(found) :])
+
+
+def _count_choices(state: FleetState, units: Sequence[int], bins: Sequence[Bin]) -> int:
+    """Count the (kind or task, bin) pairs with room for a pod."""
+    problem = state.problem
+    lists: dict[object, int] = {}
+    for u in units:
+        kind = describe_flat(problem, problem.units[u])
+        for t, task in enumerate(problem.units[u].tasks):
+            lists[kind or (u, t)] = task.pod_class
+    in_bins: dict[int, int] = {
+        s: sum(b.fits[s] > 0 for b in bins) for s in sorted(set(lists.values()))
+    }
+    return sum(in_bins[s] for s in lists.values())
 
 
 def _bound_by_supply(

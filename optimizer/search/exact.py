@@ -119,13 +119,27 @@ def solve_exact(
 
 
 def bound_levels(
-    state: FleetState, units: Sequence[int], bins: Sequence[Bin], levels: Sequence[Level]
+    state: FleetState,
+    units: Sequence[int],
+    bins: Sequence[Bin],
+    levels: Sequence[Level],
+    *,
+    node_limit: int = 0,
 ) -> tuple[float, ...]:
-    """Return what no placement can exceed in each level, by the linear relaxation."""
-    model = _Model(state, units, bins)
+    """Return what no placement can exceed in each level; shorter or inf where nothing is known.
+
+    Args:
+      state: Room now; not changed.
+      units: Units to choose from.
+      bins: Relaxations of cells that no domain or slice of these units divides.
+      levels: Compared in order.
+      node_limit: 0 for the linear relaxation; else whole gangs are chosen (their pods may still
+        be split over cells in fractions), with this many branch-and-bound nodes.
+    """
+    model = _Model(state, units, bins, integer_pods=False)
     model.build()
     objectives, spans = model.objectives(levels)
-    return model.mip.solve(objectives, spans, node_limit=1, relaxed=True).bounds
+    return model.mip.solve(objectives, spans, node_limit=node_limit, relaxed=node_limit == 0).bounds
 
 
 class _Model:
@@ -135,11 +149,14 @@ class _Model:
         units: Sequence[int],
         bins: Sequence[Bin],
         covers: Sequence[Bin] = (),
+        *,
+        integer_pods: bool = True,
     ) -> None:
         self.state = state
         self.problem = state.problem
         self.bins = bins
         self.mip = MipModel()
+        self.integer_pods = integer_pods
         self.flats: dict[FlatKind, _FlatEntry] = {}
         self.others: list[int] = []
         for u in units:
@@ -153,7 +170,9 @@ class _Model:
         self.covers = covers
         self.cover_loads: list[list[tuple[int, int, int]]] = [[] for _ in covers]
         self._domain_of_bin: dict[int, NDArray[np.int64]] = {}
-        self.trees = TreeRows(state, bins, self.mip, self.loads, self.domain_of_bin)
+        self.trees = TreeRows(
+            state, bins, self.mip, self.loads, self.domain_of_bin, integer_pods=integer_pods
+        )
 
     def domain_of_bin(self, column: int) -> NDArray[np.int64]:
         """Return i64[bins]: the domain that holds each bin, NO_DOMAIN for none."""
@@ -209,7 +228,9 @@ class _Model:
                 load = (kind.pod_class, kind.count, int(entry.gangs[c]))
                 self.cover_loads[cells.pop()].append(load)
             limit = int(possible[keep][c]) * kind.count
-            variables = self.mip.add_variables(np.minimum(fits[members], limit))
+            variables = self.mip.add_variables(
+                np.minimum(fits[members], limit), integer=self.integer_pods
+            )
             self.mip.add_row(
                 np.r_[variables, entry.gangs[c]], np.r_[np.ones(len(members)), -kind.count], 0, 0
             )

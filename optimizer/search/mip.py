@@ -128,7 +128,7 @@ class MipModel:
         bounds: list[float] = []
         held: list[tuple[Floats, float]] = []
         upper = np.array(self._upper)
-        for folded, parts in _merge(objectives, spans, fold=not relaxed):
+        for folded, parts, step in _merge(objectives, spans, fold=not relaxed):
             found = self._solve_one(folded, held, upper, node_limit, relaxed)
             if found is None:
                 return MipResult(values, proven, tuple(bounds))
@@ -137,7 +137,9 @@ class MipModel:
             still_proven = still_proven and is_optimal
             for part in parts:
                 value = float(part @ values)
-                bounds.append(value if still_proven else (bound if len(parts) == 1 else np.inf))
+                # A folded bound says nothing about one of its levels alone.
+                limit = bound * step if len(parts) == 1 else np.inf
+                bounds.append(value if still_proven else limit)
                 proven += still_proven
             held.append((folded, reached if relaxed else float(np.round(reached))))
         return MipResult(values, proven, tuple(bounds))
@@ -187,19 +189,24 @@ class MipModel:
 
 def _merge(
     objectives: Sequence[Floats], spans: Sequence[int], *, fold: bool
-) -> list[tuple[Floats, list[Floats]]]:
-    """Fold neighbouring levels into one where the weights are safe and cannot overturn an order."""
-    groups: list[tuple[Floats, list[Floats]]] = []
+) -> list[tuple[Floats, list[Floats], int]]:
+    """Fold neighbouring levels into one where the weights are safe and cannot overturn an order.
+
+    Returns:
+      For each fold the objective, its levels, and the common step by which a single level was
+      divided.
+    """
+    groups: list[tuple[Floats, list[Floats], int]] = []
     scale = 1.0
     for objective, span in zip(reversed(objectives), reversed(spans), strict=True):
         used = objective[objective != 0].astype(np.int64)
         divisor = int(np.gcd.reduce(np.abs(used))) if used.size else 1
         steps = span / divisor + 1.0
         if groups and fold and scale * steps <= MERGE_LIMIT:
-            folded, parts = groups[-1]
-            groups[-1] = (folded + scale * (objective / divisor), [objective, *parts])
+            folded, parts, _ = groups[-1]
+            groups[-1] = (folded + scale * (objective / divisor), [objective, *parts], 1)
             scale *= steps
         else:
-            groups.append((objective / divisor, [objective]))
+            groups.append((objective / divisor, [objective], divisor))
             scale = steps
     return groups[::-1]

@@ -119,11 +119,11 @@ def search_placement(
         return _is_complete(problem, active, placements) or is_optimal(search.score())
 
     if not is_done():
+        empty = FleetState(problem)
+        bounds = _tighten(bounds, bound_placement(empty, active, levels, node_limit=1))
+    if not is_done():
         proven = search.solve_whole(effort.exact_variables, effort.exact_nodes)
-        bounds = tuple(
-            min((b for b in pair if b is not None), default=None)
-            for pair in zip(bounds, proven, strict=True)
-        )
+        bounds = _tighten(bounds, proven)
     if not is_done():
         for order in find_orders(state, active, levels, effort.candidates, rng):
             search.adopt(_decode(state, order))
@@ -137,6 +137,16 @@ def search_placement(
     if _is_complete(problem, active, placements):
         bounds = score
     return PlaceResult(placements, levels, score, bounds)
+
+
+def _tighten(
+    bounds: tuple[int | None, ...], others: tuple[int | None, ...]
+) -> tuple[int | None, ...]:
+    """Return the smaller of two bounds for each level."""
+    return tuple(
+        min((b for b in pair if b is not None), default=None)
+        for pair in zip(bounds, others, strict=True)
+    )
 
 
 def _may_fit(state: FleetState, u: int) -> bool:

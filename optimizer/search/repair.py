@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from optimizer.decode import replay
-from optimizer.search.bins import cut_into_cells, make_node_bins, make_slot_bin, relax_rows
+from optimizer.search.bins import (
+    cut_into_cells,
+    find_cut_columns,
+    make_node_bins,
+    make_slot_bin,
+    relax_rows,
+)
 from optimizer.search.exact import FlatKind, describe_flat, solve_exact
 from optimizer.search.score import score_placements
 
@@ -96,17 +102,7 @@ class Repair:
 
     def __post_init__(self) -> None:
         problem = self.state.problem
-        columns = sorted(
-            {
-                column
-                for u in self.candidates
-                for node in problem.units[u].tree
-                for column in (
-                    *(r.column for r in node.required),
-                    *(column for column, _ in node.slices),
-                )
-            }
-        )
+        columns = find_cut_columns(problem, self.candidates)
         self._cells = cut_into_cells(problem, columns)
         if len(self._cells) == 1:
             # Without domains, pieces are runs of neighbouring nodes.

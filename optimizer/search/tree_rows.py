@@ -53,6 +53,8 @@ class TreeRows:
         mip: MipModel,
         loads: list[list[tuple[int, int, int]]],
         domain_of_bin: Callable[[int], NDArray[np.int64]],
+        *,
+        integer_pods: bool = True,
     ) -> None:
         self.state = state
         self.problem = state.problem
@@ -60,6 +62,7 @@ class TreeRows:
         self.mip = mip
         self.loads = loads
         self.domain_of_bin = domain_of_bin
+        self.integer_pods = integer_pods
         self.entries: list[_TreeEntry] = []
         # (rule, domain) -> (variable, keyed) of every group that may stand there.
         self._presence: dict[tuple[int, int], list[tuple[int, bool]]] = defaultdict(list)
@@ -72,7 +75,9 @@ class TreeRows:
         for t, task in enumerate(unit.tasks):
             fits = np.array([b.fits[task.pod_class] for b in self.bins], np.int64)
             usable = np.flatnonzero(fits > 0)
-            variables = self.mip.add_variables(np.minimum(fits[usable], task.count))
+            variables = self.mip.add_variables(
+                np.minimum(fits[usable], task.count), integer=self.integer_pods
+            )
             entry.pods[t] = (usable, variables)
             success = entry.success[task.leaf]
             self.mip.add_row(
@@ -229,8 +234,10 @@ class TreeRows:
                 if keyed:
                     # One keyed owner, or any number of others.
                     self.mip.add_row([*keyed, other], 1, up=1)
-        self._add_conflicts()
-        self._add_spreads()
+        if self.integer_pods:
+            # Their domains may be finer than the cells of a bound, which does without them.
+            self._add_conflicts()
+            self._add_spreads()
 
     def _each_pod_variable(
         self, codes: NDArray[np.int32], roles: Sequence[int]
