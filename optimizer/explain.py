@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from optimizer.decode import place_unit, replay
+from optimizer.decode import place_unit
 from optimizer.fleet_state import FleetState
 from optimizer.node_reasons import count_reasons, format_event
+from optimizer.nominations import hold_nominated
 from optimizer.objective import Level
 from optimizer.problem import BROKEN, FREE_CHOICE, Problem, Relax, build_problem
 from optimizer.search.bins import make_node_bins
@@ -42,13 +43,17 @@ def fits_alone(state: FleetState, u: int) -> bool:
     Plain gangs are decided by the decoder, which is exact for them; units with several classes,
     levels or slices that it refuses are decided by a small exact model.
     """
+    mark = state.mark()
+    hold_nominated(state, u)
+    fits = place_unit(state, state.problem.units[u]) is not None or _fits_exactly(state, u)
+    state.undo(mark)
+    return fits
+
+
+def _fits_exactly(state: FleetState, u: int) -> bool:
+    """Decide a unit that the greedy decoder refuses; the state may take its placement."""
     problem = state.problem
     unit = problem.units[u]
-    mark = state.mark()
-    placed = place_unit(state, unit)
-    if placed is not None:
-        state.undo(mark)
-        return True
     if unit.blocked or not unit.tasks or describe_flat(problem, unit) is not None:
         return False
     if any(r.pinned == BROKEN for r in unit.root.required):
@@ -58,10 +63,7 @@ def fits_alone(state: FleetState, u: int) -> bool:
     if not bins or len(bins) * len(unit.tasks) > MAX_EXACT_VARIABLES:
         return False
     result = solve_exact(state, [u], bins, [Level("groupsPlaced")], node_limit=200)
-    if result is None or u not in result.placements:
-        return False
-    replay(state, unit, result.placements[u], lift=True)
-    return True
+    return result is not None and u in result.placements
 
 
 @dataclass(slots=True)

@@ -47,6 +47,9 @@ FREE_CHOICE: Final = -1
 BROKEN: Final = -2
 """`Required.pinned` of a group whose running members already break the constraint."""
 
+NO_UNIT: Final = -1
+"""`Problem.unit_of_pod` of a pod that belongs to no unit of the problem."""
+
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 DEVICE_PREFIX: Final = "deviceclass/"
@@ -188,8 +191,9 @@ class Problem:
     reservations: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """Node -> pending pods nominated to it."""
     pod_classes: Mapping[int, int] = field(default_factory=dict)
-    """Pending pod -> class."""
+    """Pending pod -> class; of the units, and of all that are nominated to a node."""
     unit_of_pod: Mapping[int, int] = field(default_factory=dict)
+    """Pending pod -> unit, NO_UNIT for a nominated pod that is not to be placed."""
 
 
 class _Columns:
@@ -235,7 +239,10 @@ def build_problem(
         pending = pending[~np.isin(pending, np.fromiter(placed, np.int64, len(placed)))]
     members = _Members(snapshot, pending)
     roots = members.select(request, only)
-    wanted = np.array(sorted(p for root in roots for p in members.pending_of(root)), np.int64)
+    asked_for = {p for root in roots for p in members.pending_of(root)}
+    # Pods that others must leave room for need a class too, though they are not placed here.
+    nominated = set(pending[pods.nominated[pending] >= 0].tolist())
+    wanted = np.array(sorted(asked_for | nominated), np.int64)
 
     columns = _Columns(snapshot)
     nodes_of = pods.node.copy()
@@ -282,7 +289,8 @@ def build_problem(
         signatures=tuple(Signature(*key[1:]) for key in class_index),
         reservations={} if relax.empty else _find_reservations(snapshot, pending),
         pod_classes=pod_classes,
-        unit_of_pod={p: u for u, unit in enumerate(units) for t in unit.tasks for p in t.pods},
+        unit_of_pod=dict.fromkeys(nominated, NO_UNIT)
+        | {p: u for u, unit in enumerate(units) for t in unit.tasks for p in t.pods},
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from optimizer.decode import place_unit
 from optimizer.fleet_state import FleetState
+from optimizer.nominations import hold_nominated
 from optimizer.objective import Placed, build_levels
 from optimizer.search.bound import bound_placement
 from optimizer.search.repair import Repair, RepairLimits
@@ -196,28 +197,12 @@ def _place_in_order(state: FleetState, active: Sequence[int]) -> dict[int, UnitP
     Source: kube-scheduler, nominated pods are assumed on their node while others are filtered.
     """
     problem = state.problem
-    pods = problem.snapshot.pods
-    nominated = [
-        (pod, node)
-        for node, found in sorted(problem.reservations.items())
-        for pod in found
-        if pod in problem.pod_classes
-    ]
     placements: dict[int, UnitPlacement] = {}
     for u in active:
-        unit = problem.units[u]
-        held = [
-            (problem.pod_classes[pod], np.array([node]), np.array([1]))
-            for pod, node in nominated
-            if problem.unit_of_pod[pod] != u
-            and problem.unit_of_pod[pod] not in placements
-            and pods.priority[pod] >= unit.priority
-        ]
-        for hold in held:
-            state.take(*hold)
-        placement = place_unit(state, unit)
+        holds = hold_nominated(state, u, placements)
+        placement = place_unit(state, problem.units[u])
         if placement is not None:
             placements[u] = placement
-        for hold in held:
+        for hold in holds:
             state.lift(*hold)
     return placements

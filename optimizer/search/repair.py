@@ -92,6 +92,8 @@ class Repair:
     rng: np.random.Generator
     _cells: list[Indices] = field(default_factory=list)
     _cell_of: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
+    _wide_columns: set[int] = field(default_factory=set)
+    """Columns whose domains hold several cells."""
     _kinds: dict[int, FlatKind | None] = field(default_factory=dict)
     """Unit -> kind, None for units with structure."""
     _cost: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -108,6 +110,9 @@ class Repair:
             # Without domains, pieces are runs of neighbouring nodes.
             whole = self._cells[0]
             self._cells = [whole[i : i + 16] for i in range(0, len(whole), 16)]
+        self._wide_columns = {
+            c for c in columns if len(problem.columns[c].values) * 2 <= len(self._cells)
+        }
         self._cell_of = np.zeros(len(problem.free), np.int64)
         for c, nodes in enumerate(self._cells):
             self._cell_of[nodes] = c
@@ -232,7 +237,7 @@ class Repair:
         return False
 
     def _choose_cells(self, waiting: list[int], limits: RepairLimits) -> list[int]:
-        """Pick cells with room left over, around a random one, or at random."""
+        """Pick a domain that a waiting unit asks for, or cells with room left, or any cells."""
         count = len(self._cells)
         room = np.zeros(count, np.int64)
         np.add.at(room, self._cell_of, np.maximum(self.state.node_gpus, 0))
@@ -240,22 +245,52 @@ class Repair:
         steps = [self.state.problem.units[u].gpus for u in waiting if self._kinds[u] is not None]
         step = max(int(np.gcd.reduce(steps)) if steps else 1, 1)
         room = room // step * step
-        kinds = max(self._count_kinds(waiting), 1)
-        take = 5 if all(self._kinds[u] is not None for u in waiting) else 4
-        with_room = np.flatnonzero(room > 0)
-        if with_room.size == 0:
-            with_room = np.arange(count)
-        first = int(self.rng.choice(with_room))
-        if self.rng.random() < 0.5:
-            others = self.rng.permutation(count)
+        in_domain = self._choose_domain(waiting, room)
+        if in_domain is not None and self.rng.random() < 0.5:
+            order, most = in_domain, len(in_domain)
         else:
-            others = np.argsort(-(room + 8 * self.rng.random(count)), kind="stable")
-        picked = [first]
-        left = limits.variables - int(self._cost[first]) * kinds
-        for c in others.tolist():
+            with_room = np.flatnonzero(room > 0)
+            if with_room.size == 0:
+                with_room = np.arange(count)
+            first = int(self.rng.choice(with_room))
+            if self.rng.random() < 0.5:
+                others = self.rng.permutation(count)
+            else:
+                others = np.argsort(-(room + 8 * self.rng.random(count)), kind="stable")
+            order = [first, *[int(c) for c in others if c != first]]
+            most = 5 if all(self._kinds[u] is not None for u in waiting) else 4
+        kinds = max(self._count_kinds(waiting), 1)
+        picked: list[int] = []
+        left = limits.variables
+        for c in order[:most]:
             left -= int(self._cost[c]) * kinds
-            if len(picked) >= take or left < 0:
+            if picked and left < 0:
                 break
-            if c != first:
-                picked.append(c)
+            picked.append(c)
         return sorted(picked)
+
+    def _choose_domain(self, waiting: list[int], room: Indices) -> list[int] | None:
+        """Return the cells of a roomy domain for one waiting unit, roomiest first.
+
+        None when no waiting unit asks for a domain of several cells.
+        """
+        problem = self.state.problem
+        wide = [
+            (u, r.column)
+            for u in waiting
+            for node in problem.units[u].tree
+            for r in node.required
+            if r.column in self._wide_columns
+        ]
+        if not wide:
+            return None
+        _, column = wide[int(self.rng.integers(len(wide)))]
+        codes = problem.columns[column].codes
+        of_cell = np.array([codes[nodes[0]] for nodes in self._cells])
+        inside = of_cell >= 0
+        sums = np.bincount(of_cell[inside], room[inside], len(problem.columns[column].values))
+        noise = self.rng.random(len(sums)) * max(float(sums.max(initial=1)) / 2, 1)
+        domain = int(np.argmax(sums + noise))
+        cells = np.flatnonzero(of_cell == domain)
+        order = cells[np.argsort(-room[cells], kind="stable")]
+        return [int(c) for c in order]
