@@ -11,6 +11,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from topology.quantities import BINARY_SUFFIXES, format_quantity
+
 __all__ = ["NANOS", "format_quantity", "parse_nanos", "parse_quantity", "round_nanos"]
 
 _MAX_LENGTH: Final = 100
@@ -21,8 +23,6 @@ _QUANTITY: Final = re.compile(
     r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]+))?\Z", re.ASCII
 )
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY: Final = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-_BYTE_RESOURCES: Final = ("memory", "ephemeral-storage", "storage")
 
 
 NANOS: Final = 10**9
@@ -58,8 +58,8 @@ def parse_nanos(text: str | int | float) -> int:
         if abs(int(exponent)) > _MAX_EXPONENT:
             raise ValueError(f"is {text!r}, an exponent beyond {_MAX_EXPONENT}; write it out")
         power += int(exponent)
-    elif suffix in _BINARY:
-        binary = 10 * (_BINARY.index(suffix) + 1)
+    elif suffix in BINARY_SUFFIXES:
+        binary = 10 * (BINARY_SUFFIXES.index(suffix) + 1)
     elif suffix:
         power += _DECIMAL[suffix]
     return _scale(mantissa, power, binary)
@@ -108,24 +108,3 @@ def parse_quantity(text: str | int | float, resource: str) -> int:
       (1, 1)
     """
     return round_nanos(parse_nanos(text), resource)
-
-
-def format_quantity(amount: int, resource: str) -> str:
-    """Return the canonical text of an amount in the unit `parse_quantity` gives.
-
-    Bytes take the largest binary suffix that leaves an integer; counts take none.
-
-    Example:
-      >>> format_quantity(15890, "cpu"), format_quantity(120 << 30, "memory")
-      ('15890m', '120Gi')
-      >>> format_quantity(1024, "pods")
-      '1024'
-    """
-    if resource == "cpu":
-        return f"{amount}m" if amount % 1000 else str(amount // 1000)
-    if amount and (resource in _BYTE_RESOURCES or resource.startswith("hugepages-")):
-        shift = (amount & -amount).bit_length() - 1
-        steps = min(shift // 10, len(_BINARY))
-        if steps:
-            return f"{amount >> 10 * steps}{_BINARY[steps - 1]}"
-    return str(amount)

@@ -138,18 +138,14 @@ def _describe_pod(snapshot: Snapshot, pod: int, node: int) -> PlacedPod:
 def _describe_domains(
     problem: Problem, unit: Unit, at: int, placed: Mapping[int, int]
 ) -> tuple[ChosenDomain, ...]:
-    """Name the domain of every required or preferred term that its pods share."""
+    """Name the domain of every required or preferred term that all its pods share."""
     found = []
+    members = _nodes_of_members(problem, unit, placed)
     for below in unit.walk(at):
         node = unit.tree[below]
-        inside = set(unit.walk(below))
-        nodes = [
-            placed[p]
-            for task in unit.tasks
-            if task.leaf in inside
-            for p in task.pods
-            if p in placed
-        ]
+        nodes = [n for leaf in unit.walk(below) for n in members.get(leaf, ())]
+        if not nodes or min(nodes) < 0:
+            continue
         subgroup = None
         if below != at and node.group != NO_GROUP:
             subgroup = problem.snapshot.groups[node.group].name
@@ -159,6 +155,21 @@ def _describe_domains(
                 key = problem.columns[column].key
                 found.append(ChosenDomain(key, problem.columns[column].names[codes[0]], subgroup))
     return tuple(sorted(set(found), key=lambda d: (d.subgroup or "", d.key, d.value)))
+
+
+def _nodes_of_members(
+    problem: Problem, unit: Unit, placed: Mapping[int, int]
+) -> dict[int, list[int]]:
+    """Return leaf -> nodes of its running and new pods; MISSING_NODE where it is not known."""
+    pods = problem.snapshot.pods
+    found: dict[int, list[int]] = {}
+    for task in unit.tasks:
+        found.setdefault(task.leaf, []).extend(placed[p] for p in task.pods if p in placed)
+    for at, node in enumerate(unit.tree):
+        if node.running and node.group != NO_GROUP:
+            own = pods.is_running_member & (pods.group == node.group)
+            found.setdefault(at, []).extend(pods.node[own].tolist())
+    return found
 
 
 def count_criteria(

@@ -144,10 +144,15 @@ class _Placer:
         return [] if self._running_suffices(at) else None
 
     def _running_suffices(self, at: int) -> bool:
+        return self._count_kept(at) is not None
+
+    def _count_kept(self, at: int) -> int | None:
+        """Count the running members of a subtree that keeps its floor without new pods."""
         node = self.unit.tree[at]
-        kept = sum(self._running_suffices(c) for c in node.children)
-        has_pods = node.running > 0 or node.min_count == 0
-        return has_pods and node.running >= node.min_count and kept >= node.min_groups
+        kept = [n for c in node.children if (n := self._count_kept(c)) is not None]
+        running = self.unit.count_own_running(at) + sum(kept)
+        keeps = running >= node.min_count and len(kept) >= node.min_groups
+        return running if keeps else None
 
     def _is_exact(self, node: TreeNode) -> bool:
         """Tell whether the first domain tried is already the best one."""
@@ -255,20 +260,37 @@ class _Placer:
         mark = self.state.mark()
         fills: list[Fill] = []
         succeeded = 0
+        pods = self.unit.count_own_running(at)
         for child in self._order_children(node):
             placed = self.place(child, nodes)
             if placed is None:
                 continue
             succeeded += 1
+            pods += self._count_running_with(child, placed)
             fills += placed
-        for t in order_classes(self.state, self.unit, node.tasks):
-            fills += self._fill_task(at, t, nodes)
-        pods = node.running + sum(int(f.counts.sum()) for f in fills)
+        if node.slices:
+            fills += self._fill_slices(at, nodes)
+        else:
+            for t in order_classes(self.state, self.unit, node.tasks):
+                fills += self._fill_task(t, nodes)
+        pods += sum(int(f.counts.sum()) for f in fills)
         if pods < node.min_count or succeeded < node.min_groups:
             self.state.undo(mark)
             return None
         self._own(at, fills)
         return fills
+
+    def _count_running_with(self, at: int, fills: list[Fill]) -> int:
+        """Count the running members of a placed subtree, those of children that fail left out."""
+        node = self.unit.tree[at]
+        count = self.unit.count_own_running(at)
+        for child in node.children:
+            inside = set(self.unit.walk(child))
+            if any(self.unit.tasks[f.task].leaf in inside for f in fills):
+                count += self._count_running_with(child, fills)
+            else:
+                count += self._count_kept(child) or 0
+        return count
 
     def _order_children(self, node: TreeNode) -> list[int]:
         """Largest pods first, then the child with the most of them."""
@@ -293,10 +315,8 @@ class _Placer:
             inside = set(self.unit.walk(below))
             self._own(below, [f for f in fills if self.unit.tasks[f.task].leaf in inside])
 
-    def _fill_task(self, at: int, t: int, nodes: Indices) -> list[Fill]:
-        node, task = self.unit.tree[at], self.unit.tasks[t]
-        if node.slices:
-            return self._fill_slices(at, t, nodes)
+    def _fill_task(self, t: int, nodes: Indices) -> list[Fill]:
+        task = self.unit.tasks[t]
         if self.state.has_spread(task.pod_class):
             return self._fill_one_by_one(t, nodes)
         fill = self._fill(t, task.count, nodes)
@@ -329,48 +349,92 @@ class _Placer:
             fills.append(fill)
         return fills
 
-    def _fill_slices(self, at: int, t: int, nodes: Indices) -> list[Fill]:
-        """Place whole runs, each in one domain of every slice level, then what remains."""
-        node, task = self.unit.tree[at], self.unit.tasks[t]
+    def _fill_slices(self, at: int, nodes: Indices) -> list[Fill]:
+        """Place whole runs, each in one domain of every slice level, then what remains.
+
+        Runs that running members began come first. What would leave two runs short is given back.
+        """
+        node = self.unit.tree[at]
+        column, size = node.slices[0]
+        codes = self.state.problem.columns[column].codes[nodes]
+        tasks = order_classes(self.state, self.unit, node.tasks)
+        left = {t: self.unit.tasks[t].count for t in tasks}
+        begun = [
+            (size - count % size, nodes[codes == domain])
+            for domain, count in sorted(node.standing[0].items())
+            if count % size
+        ]
         fills: list[Fill] = []
-        left = task.count
-        while left > 0:
-            size = min(node.slices[0][1], left)
-            run = self._place_run(t, size, node.slices, nodes)
+        sound, mark = 0, self.state.mark()
+        for wanted, where in (*begun, *[(size, nodes)] * sum(left.values())):
+            need = _draw(left, wanted)
+            run = self._place_run(need, node.slices, where) if need else None
             if run is None:
-                break
+                continue
+            for t, count in need.items():
+                left[t] -= count
             fills += run
-            left -= size
-        return fills
+            if self._has_whole_runs(node, fills):
+                sound, mark = len(fills), self.state.mark()
+        self.state.undo(mark)
+        return fills[:sound]
+
+    def _has_whole_runs(self, node: TreeNode, fills: list[Fill]) -> bool:
+        """Tell whether at most one domain of each slice level holds a run that is short."""
+        for (column, size), standing in zip(node.slices, node.standing, strict=True):
+            codes = self.state.problem.columns[column].codes
+            counts = dict(standing)
+            for fill in fills:
+                for domain, count in zip(codes[fill.nodes].tolist(), fill.counts, strict=True):
+                    counts[domain] = counts.get(domain, 0) + int(count)
+            if sum(count % size > 0 for count in counts.values()) > 1:
+                return False
+        return True
 
     def _place_run(
-        self, t: int, size: int, levels: tuple[tuple[int, int], ...], nodes: Indices
+        self, need: dict[int, int], levels: tuple[tuple[int, int], ...], nodes: Indices
     ) -> list[Fill] | None:
-        s = self.unit.tasks[t].pod_class
+        """Place all pods of one run (task -> pods) in one domain of each level, or none."""
+        mark = self.state.mark()
+        fills: list[Fill] = []
         if not levels:
-            fill = self._fill(t, size, nodes)
-            if fill is not None and int(fill.counts.sum()) == size:
-                return [fill]
-            return None
+            for t, count in need.items():
+                fill = self._fill(t, count, nodes)
+                if fill is None or int(fill.counts.sum()) < count:
+                    self.state.undo(mark)
+                    return None
+                fills.append(fill)
+            return fills
         column, _ = levels[0]
         codes = self.state.problem.columns[column].codes
-        parts = self._split(nodes, codes, FREE_CHOICE, column)
-        fits = self.state.fits(s)
-        room = [(int(fits[p].sum()), i) for i, p in enumerate(parts)]
-        inner = levels[1][1] if len(levels) > 1 else size
-        for free, i in sorted(room):
-            if free < size:
-                continue
-            mark = self.state.mark()
-            fills: list[Fill] = []
-            left = size
-            while left > 0:
-                run = self._place_run(t, min(inner, left), levels[1:], parts[i])
+        total = sum(need.values())
+        inner = levels[1][1] if len(levels) > 1 else total
+        ranked = []
+        for i, part in enumerate(parts := self._split(nodes, codes, FREE_CHOICE, column)):
+            room = {t: int(self.state.fits(self.unit.tasks[t].pod_class)[part].sum()) for t in need}
+            if all(room[t] >= count for t, count in need.items()):
+                ranked.append((sum(room.values()), i))
+        for _, i in sorted(ranked):
+            left = dict(need)
+            while chunk := _draw(left, inner):
+                run = self._place_run(chunk, levels[1:], parts[i])
                 if run is None:
                     break
                 fills += run
-                left -= min(inner, left)
-            if left == 0:
+                for t, count in chunk.items():
+                    left[t] -= count
+            else:
                 return fills
             self.state.undo(mark)
+            fills = []
         return None
+
+
+def _draw(left: dict[int, int], count: int) -> dict[int, int]:
+    """Return the next `count` pods of what is left (task -> pods), fewer where less is left."""
+    drawn: dict[int, int] = {}
+    for t, available in left.items():
+        take = min(available, count - sum(drawn.values()))
+        if take > 0:
+            drawn[t] = take
+    return drawn

@@ -246,9 +246,7 @@ class FleetState:
             if signature.spreads >> t & 1:
                 codes = spread.codes[nodes]
                 counts = self._spread[t]
-                domains = spread.is_domain
-                enough = int(domains.sum()) >= spread.term.min_domains
-                floor = int(counts[domains].min(initial=2**30)) if enough else 0
+                floor = spread.find_floor(counts)
                 self_match = signature.spread_matched >> t & 1
                 allowed = counts[codes] + self_match - floor <= spread.term.max_skew
                 fits[~(allowed & (codes != NO_DOMAIN))] = 0

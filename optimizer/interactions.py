@@ -11,26 +11,32 @@ LeaderWorkerSet and JobSet exclusive topology.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from topology.levels import NO_DOMAIN
 from topology.masks import NodeFilters
-from topology.model import NO_GROUP, AffinityTerm, PodFlag
+from topology.model import NO_GROUP, AffinityTerm, HostPort, PodFlag
 from topology.selectors import matches_selector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
     from topology.levels import DomainColumn
-    from topology.model import Group, HostPort, Snapshot, SpreadTerm
+    from topology.model import Group, Snapshot, SpreadTerm
 
 __all__ = [
+    "ANTI_AFFINITY",
+    "EXISTING_ANTI_AFFINITY",
     "MANY_OWNERS",
+    "NO_AFFINITY",
+    "NO_FREE_PORTS",
     "NO_OWNER",
+    "NO_SPREAD",
+    "NO_SPREAD_LABEL",
     "Conflict",
     "ExclusiveClass",
     "ExclusiveRule",
@@ -39,6 +45,13 @@ __all__ = [
     "Spread",
     "build_interactions",
 ]
+
+ANTI_AFFINITY: Final = "node(s) didn't match pod anti-affinity rules"
+EXISTING_ANTI_AFFINITY: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
+NO_AFFINITY: Final = "node(s) didn't match pod affinity rules"
+NO_FREE_PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
+NO_SPREAD: Final = "node(s) didn't match pod topology spread constraints"
+NO_SPREAD_LABEL: Final = f"{NO_SPREAD} (missing required label)"
 
 ANY_IP = "0.0.0.0"
 MANY_OWNERS = -2
@@ -71,6 +84,12 @@ class Spread:
     """i32[D] matching pods on eligible nodes."""
     is_domain: NDArray[np.bool_]
     """bool[D] domain has an eligible node."""
+
+    def find_floor(self, counts: NDArray[np.int32]) -> int:
+        """Return the smallest of i32[D] counts, 0 while there are fewer domains than wanted."""
+        if int(self.is_domain.sum()) < self.term.min_domains:
+            return 0
+        return int(counts[self.is_domain].min(initial=2**30))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,21 +155,43 @@ class Interactions:
         return self._affine_keys.get(pod, ())
 
     def allowed_nodes(self, signature: tuple[int, ...]) -> NDArray[np.bool_]:
-        """Return bool[N]: nodes where what runs now leaves room for a pod of this signature."""
-        own = Signature(*signature)
+        """Return bool[N]: nodes where what runs now leaves room for a pod of this signature.
+
+        Skew is left out: the pods of a plan may raise the floor it is measured from.
+        """
         mask = np.ones(self._num_nodes, bool)
-        affinity = self._affinity_masks[own.affinity]
-        if affinity is not None:
-            mask &= affinity
+        for _, refused in self.refusals(signature):
+            mask &= ~refused
+        return mask
+
+    def refusals(self, signature: tuple[int, ...]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+        """Yield (kube-scheduler's words, bool[N] nodes refused)."""
+        own = Signature(*signature)
         for t, conflict in enumerate(self.conflicts):
             inside = conflict.codes != NO_DOMAIN
+            is_port = isinstance(conflict.term, HostPort)
             if own.holds >> t & 1:
-                mask &= ~(inside & (conflict.matched[conflict.codes] > 0))
+                words = NO_FREE_PORTS if is_port else ANTI_AFFINITY
+                yield words, inside & (conflict.matched[conflict.codes] > 0)
             if own.matched >> t & 1:
-                mask &= ~(inside & (conflict.holders[conflict.codes] > 0))
+                words = NO_FREE_PORTS if is_port else EXISTING_ANTI_AFFINITY
+                yield words, inside & (conflict.holders[conflict.codes] > 0)
         for t, spread in enumerate(self.spreads):
             if own.spreads >> t & 1:
-                mask &= spread.codes != NO_DOMAIN
+                yield NO_SPREAD_LABEL, spread.codes == NO_DOMAIN
+        affinity = self._affinity_masks[own.affinity]
+        if affinity is not None:
+            yield NO_AFFINITY, ~affinity
+
+    def skewed(self, signature: tuple[int, ...]) -> NDArray[np.bool_]:
+        """Return bool[N]: nodes of domains that one more pod would skew, as things stand."""
+        own = Signature(*signature)
+        mask = np.zeros(self._num_nodes, bool)
+        for t, spread in enumerate(self.spreads):
+            if own.spreads >> t & 1:
+                extra = own.spread_matched >> t & 1
+                counts = spread.counts[spread.codes] + extra - spread.find_floor(spread.counts)
+                mask |= (spread.codes != NO_DOMAIN) & (counts > spread.term.max_skew)
         return mask
 
     def exclusive_rules(self, g: int, group: Group) -> tuple[ExclusiveRule, ...]:

@@ -40,6 +40,7 @@ __all__ = [
     "TreeNode",
     "Unit",
     "build_problem",
+    "count_free",
 ]
 
 FREE_CHOICE: Final = -1
@@ -70,6 +71,8 @@ class Relax:
     """Devices held by claims are free."""
     evictable_below: int | None = None
     """Running pods of a lower priority that may be evicted are gone."""
+    plan: bool = False
+    """What the plan gives to other units is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,8 @@ class TreeNode:
     """Columns, finest first."""
     slices: tuple[tuple[int, int], ...] = ()
     """(column, size), outer to inner."""
+    standing: tuple[Mapping[int, int], ...] = ()
+    """For each entry of `slices`: running members by domain."""
     exclusive: tuple[ExclusiveRule, ...] = ()
 
 
@@ -155,6 +160,11 @@ class Unit:
         node = self.tree[at]
         own = sum(self.tasks[t].count for t in node.tasks)
         return own + sum(self.count_pending(c) for c in node.children)
+
+    def count_own_running(self, at: int) -> int:
+        """Count the running members of a group itself, those of its children left out."""
+        node = self.tree[at]
+        return node.running - sum(self.tree[c].running for c in node.children)
 
     def walk(self, at: int = 0) -> list[int]:
         """Return the indices of a subtree, parents first."""
@@ -251,7 +261,7 @@ def build_problem(
     interactions = build_interactions(snapshot, wanted, nodes_of, columns, relax_empty=relax.empty)
 
     resources = _find_resources(snapshot, wanted)
-    free = _count_free(snapshot, resources, relax, placed)
+    free = count_free(snapshot, resources, relax, placed)
     class_index: dict[tuple[int, ...], int] = {}
     pod_classes: dict[int, int] = {}
     for pod in wanted.tolist():
@@ -321,12 +331,13 @@ def _request_rows(snapshot: Snapshot, resources: tuple[str, ...]) -> NDArray[np.
     return rows
 
 
-def _count_free(
+def count_free(
     snapshot: Snapshot,
     resources: tuple[str, ...],
     relax: Relax,
     placed: Mapping[int, int],
 ) -> NDArray[np.int64]:
+    """Return i64[N, R]: what a changed fleet has free, in canonical units, negative where short."""
     usage = count_usage(snapshot, resources)
     pods = snapshot.pods
     free = usage.free
@@ -493,6 +504,8 @@ class _UnitBuilder:
             own.append(len(tasks))
             tasks.append(Task(at, pod_class, tuple(found)))
         running = [p for h in self.members.subtree(g) for p in self.members.running.get(h, ())]
+        slices = tuple((self.columns(s.path), s.size) for s in group.slices if s.required)
+        standing = tuple(self._count_standing(column, running) for column, _ in slices)
         holds_floor = self.request.assume_gangs or not group.is_inferred
         floor = group.min_count
         if group.policy == "basic" and group.kind == "group":
@@ -505,9 +518,19 @@ class _UnitBuilder:
             min_count=floor if holds_floor else 0,
             min_groups=group.min_groups if holds_floor else 0,
             running=len(running),
-            required=self._required(group, running) + self._affinity_terms(pending),
+            required=(
+                *self._required(group, running),
+                *self._affinity_terms(pending),
+                # A running member outside every domain is in no run: no cut will do any more.
+                *(
+                    Required(column, BROKEN)
+                    for (column, _), counts in zip(slices, standing, strict=True)
+                    if NO_DOMAIN in counts
+                ),
+            ),
             preferred=tuple(self.columns(t.path) for t in group.topology if not t.required),
-            slices=tuple((self.columns(s.path), s.size) for s in group.slices if s.required),
+            slices=slices,
+            standing=standing,
             exclusive=self.interactions.exclusive_rules(g, group),
         )
         return at
@@ -534,6 +557,16 @@ class _UnitBuilder:
                 pinned = int(distinct[0]) if whole else BROKEN
             terms.append(Required(column, pinned))
         return tuple(terms)
+
+    def _count_standing(self, column: int, running: list[int]) -> dict[int, int]:
+        """Count running members by domain, NO_DOMAIN for those in none."""
+        if self.relax.pins or self.relax.empty:
+            return {}
+        counts: dict[int, int] = {}
+        for node in self.snapshot.pods.node[running].tolist():
+            domain = int(self.columns.columns[column].codes[node]) if node >= 0 else NO_DOMAIN
+            counts[domain] = counts.get(domain, 0) + 1
+        return counts
 
     def _affinity_terms(self, pods: Sequence[int]) -> tuple[Required, ...]:
         """Self-affinity binds a leaf's pods to one domain, like a required term."""

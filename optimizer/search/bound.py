@@ -26,7 +26,7 @@ __all__ = ["bound_placement"]
 MAX_VARIABLES: Final = 60_000
 """Choices beyond which only supply and demand are compared."""
 MAX_WHOLE_GANGS: Final = 4_000
-"""Choices up to which gangs are kept whole, which is slower and closer."""
+"""Choices up to which plain gangs are kept whole too, which is slower and closer."""
 
 
 def bound_placement(
@@ -38,7 +38,8 @@ def bound_placement(
       state: Room before anything is placed; not changed.
       units: Units that may be placed.
       levels: Compared in order.
-      node_limit: 0 for the linear relaxation; else gangs stay whole where the model is small.
+      node_limit: 0 for the linear relaxation; else units with structure are chosen whole, and
+        plain gangs too where the model is small.
 
     Returns:
       An integer for each level, None where the relaxation gave nothing. Values of later levels
@@ -52,9 +53,13 @@ def bound_placement(
     cells = cut_into_cells(problem, find_cut_columns(problem, units))
     bins = [b for b in (relax_rows(state, cell, classes) for cell in cells) if len(b.nodes)]
     size = _count_choices(state, units, bins)
-    if size > (MAX_WHOLE_GANGS if node_limit else MAX_VARIABLES):
+    if size > MAX_VARIABLES:
         return nothing if node_limit else _bound_by_supply(state, units, levels)
-    values = bound_levels(state, units, bins, levels, node_limit=node_limit)
+    whole = size <= MAX_WHOLE_GANGS
+    has_trees = any(describe_flat(problem, problem.units[u]) is None for u in units)
+    if node_limit and not whole and not has_trees:
+        return nothing
+    values = bound_levels(state, units, bins, levels, node_limit=node_limit, whole_gangs=whole)
     found = [int(np.floor(v + 1e-4)) if np.isfinite(v) else None for v in values]
     return (*found, *nothing[len(found) :])
 

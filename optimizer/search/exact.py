@@ -14,6 +14,7 @@ import numpy as np
 
 from optimizer.decode import Fill
 from optimizer.problem import BROKEN, FREE_CHOICE
+from optimizer.search.bins import relax_rows
 from optimizer.search.mip import MipModel
 from optimizer.search.tree_rows import TreeRows
 from topology.levels import NO_DOMAIN
@@ -125,6 +126,7 @@ def bound_levels(
     levels: Sequence[Level],
     *,
     node_limit: int = 0,
+    whole_gangs: bool = True,
 ) -> tuple[float, ...]:
     """Return what no placement can exceed in each level; shorter or inf where nothing is known.
 
@@ -133,10 +135,11 @@ def bound_levels(
       units: Units to choose from.
       bins: Relaxations of cells that no domain or slice of these units divides.
       levels: Compared in order.
-      node_limit: 0 for the linear relaxation; else whole gangs are chosen (their pods may still
-        be split over cells in fractions), with this many branch-and-bound nodes.
+      node_limit: 0 for the linear relaxation; else branch-and-bound nodes, with units of
+        structure chosen whole or not at all.
+      whole_gangs: With a node limit, plain gangs too; only pods are then split in fractions.
     """
-    model = _Model(state, units, bins, integer_pods=False)
+    model = _Model(state, units, bins, integer_pods=False, integer_gangs=whole_gangs)
     model.build()
     objectives, spans = model.objectives(levels)
     return model.mip.solve(objectives, spans, node_limit=node_limit, relaxed=node_limit == 0).bounds
@@ -151,12 +154,14 @@ class _Model:
         covers: Sequence[Bin] = (),
         *,
         integer_pods: bool = True,
+        integer_gangs: bool = True,
     ) -> None:
         self.state = state
         self.problem = state.problem
         self.bins = bins
         self.mip = MipModel()
         self.integer_pods = integer_pods
+        self.integer_gangs = integer_gangs
         self.flats: dict[FlatKind, _FlatEntry] = {}
         self.others: list[int] = []
         for u in units:
@@ -169,9 +174,18 @@ class _Model:
         self.loads: list[list[tuple[int, int, int]]] = [[] for _ in bins]
         self.covers = covers
         self.cover_loads: list[list[tuple[int, int, int]]] = [[] for _ in covers]
+        # (column, domain) -> (class, pods, variable) of gangs that lie in it whole.
+        self.gang_loads: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
         self._domain_of_bin: dict[int, NDArray[np.int64]] = {}
         self.trees = TreeRows(
-            state, bins, self.mip, self.loads, self.domain_of_bin, integer_pods=integer_pods
+            state,
+            bins,
+            self.mip,
+            self.loads,
+            self.gang_loads,
+            self.domain_of_bin,
+            integer_pods=integer_pods,
+            integer_gangs=integer_gangs,
         )
 
     def domain_of_bin(self, column: int) -> NDArray[np.int64]:
@@ -190,6 +204,7 @@ class _Model:
             self.trees.add(u)
         self.trees.finish()
         self._add_room()
+        self._add_domain_room()
 
     def _add_flat(self, entry: _FlatEntry) -> None:
         kind, supply = entry.kind, len(entry.units)
@@ -207,7 +222,7 @@ class _Model:
         keep = possible > 0
         entry.domains = choices[keep]
         renumber = np.cumsum(keep) - 1
-        entry.gangs = self.mip.add_variables(possible[keep])
+        entry.gangs = self.mip.add_variables(possible[keep], integer=self.integer_gangs)
         if len(entry.gangs) == 0:
             return
         self.mip.add_row(entry.gangs, 1, up=supply)
@@ -227,6 +242,10 @@ class _Model:
             if self.covers and len(cells) == 1 and -1 not in cells:
                 load = (kind.pod_class, kind.count, int(entry.gangs[c]))
                 self.cover_loads[cells.pop()].append(load)
+            elif kind.column >= 0:
+                key = (kind.column, int(entry.domains[c]))
+                load = (kind.pod_class, kind.count, int(entry.gangs[c]))
+                self.gang_loads.setdefault(key, []).append(load)
             limit = int(possible[keep][c]) * kind.count
             variables = self.mip.add_variables(
                 np.minimum(fits[members], limit), integer=self.integer_pods
@@ -255,6 +274,24 @@ class _Model:
                 # Whatever is placed here uses a multiple of the common step.
                 step = int(np.gcd.reduce(weight[used]))
                 self.mip.add_row(variables[used], weight[used] // step, up=row.up // step)
+
+    def _add_domain_room(self) -> None:
+        """Limit the gangs that lie whole in a domain of several bins by what the domain holds.
+
+        Implied by the rows of its bins for whole numbers, but not for fractions: 31 free nodes
+        take one gang of 16, not 1.9.
+        """
+        for (column, domain), load in self.gang_loads.items():
+            inside = np.flatnonzero(self.domain_of_bin(column) == domain)
+            nodes = np.concatenate([self.bins[b].nodes for b in inside.tolist()])
+            cover = relax_rows(self.state, nodes, sorted({s for s, _, _ in load}))
+            variables = np.array([x for _, _, x in load])
+            for row in cover.rows:
+                weight = np.array([row.weight[s] * k for s, k, _ in load])
+                # One row for each size of gang: rounding down adds up (superadditivity).
+                for size in np.unique(weight[weight > 0]).tolist():
+                    large = weight >= size
+                    self.mip.add_row(variables[large], weight[large] // size, up=row.up // size)
 
     def objectives(self, levels: Sequence[Level]) -> tuple[list[NDArray[np.float64]], list[int]]:
         """Return the objective of each level, and a limit of what it can differ by."""

@@ -141,7 +141,8 @@ class MipModel:
                 limit = bound * step if len(parts) == 1 else np.inf
                 bounds.append(value if still_proven else limit)
                 proven += still_proven
-            held.append((folded, reached if relaxed else float(np.round(reached))))
+            # Whole numbers only can be reached, so only they may be asked of the levels after.
+            held.append((folded, float(np.floor(reached + 1e-6) if relaxed else np.round(reached))))
         return MipResult(values, proven, tuple(bounds))
 
     def _solve_one(

@@ -52,17 +52,21 @@ class TreeRows:
         bins: Sequence[Bin],
         mip: MipModel,
         loads: list[list[tuple[int, int, int]]],
+        gang_loads: dict[tuple[int, int], list[tuple[int, int, int]]],
         domain_of_bin: Callable[[int], NDArray[np.int64]],
         *,
         integer_pods: bool = True,
+        integer_gangs: bool = True,
     ) -> None:
         self.state = state
         self.problem = state.problem
         self.bins = bins
         self.mip = mip
         self.loads = loads
+        self.gang_loads = gang_loads
         self.domain_of_bin = domain_of_bin
         self.integer_pods = integer_pods
+        self.integer_gangs = integer_gangs
         self.entries: list[_TreeEntry] = []
         # (rule, domain) -> (variable, keyed) of every group that may stand there.
         self._presence: dict[tuple[int, int], list[tuple[int, bool]]] = defaultdict(list)
@@ -109,10 +113,15 @@ class TreeRows:
         node = entry.unit.tree[at]
         success = entry.success[at]
         bins, variables = self._bins_of(entry, at)
-        missing = node.min_count - node.running
-        if missing > 0:
+        if node.min_count > 0:
+            # Running members count in so far as the groups below that own them succeed.
+            below = entry.unit.walk(at)
+            floor = np.array([entry.unit.count_own_running(b) for b in below], np.float64)
+            floor[0] -= node.min_count
             self.mip.add_row(
-                np.r_[variables, success], np.r_[np.ones(len(variables)), -missing], low=0
+                np.r_[variables, [entry.success[b] for b in below]],
+                np.r_[np.ones(len(variables)), floor],
+                low=0,
             )
         for child in node.children:
             self.mip.add_row([entry.success[child], success], [1, -1], up=0)
@@ -126,8 +135,8 @@ class TreeRows:
             self.mip.add_row(np.r_[variables, counted], _minus_last(variables), low=0)
         for required in node.required:
             self._add_required(entry, at, required.column, required.pinned, bins, variables)
-        for column, size in node.slices:
-            self._add_slices(node, column, size, bins, variables)
+        for level in range(len(node.slices)):
+            self._add_slices(node, level, bins, variables)
         self._add_exclusive(node, bins, variables)
 
     def _is_group(self, node: TreeNode) -> bool:
@@ -153,12 +162,20 @@ class TreeRows:
         if pinned != FREE_CHOICE:
             return
         domains = np.unique(domain[~outside])
-        chosen = self.mip.add_variables(np.ones(len(domains)))
+        chosen = self.mip.add_variables(np.ones(len(domains)), integer=self.integer_gangs)
         self.mip.add_row(np.r_[chosen, entry.success[at]], _minus_last(chosen), up=0)
+        node = entry.unit.tree[at]
+        limit = entry.unit.count_pending(at)
+        is_whole = not node.children and node.min_count - node.running >= limit
         for d, w in zip(domains.tolist(), chosen.tolist(), strict=True):
             inside = variables[domain == d]
-            limit = entry.unit.count_pending(at)
             self.mip.add_row(np.r_[inside, w], np.r_[np.ones(len(inside)), -limit], up=0)
+            if is_whole:
+                self.mip.add_row(np.r_[inside, w], np.r_[np.ones(len(inside)), -limit], low=0)
+                tasks = [entry.unit.tasks[t] for t in node.tasks]
+                self.gang_loads.setdefault((column, d), []).extend(
+                    (task.pod_class, task.count, w) for task in tasks
+                )
 
     def _forbid(self, variables: NDArray[np.int64]) -> None:
         if len(variables):
@@ -167,18 +184,24 @@ class TreeRows:
     def _add_slices(
         self,
         node: TreeNode,
-        column: int,
-        size: int,
+        level: int,
         bins: NDArray[np.int64],
         variables: NDArray[np.int64],
     ) -> None:
         """Every domain holds a multiple of `size` of the leaf's pods, but for one remainder."""
+        column, size = node.slices[level]
+        standing = node.standing[level]
         domain = self.domain_of_bin(column)[bins]
         self._forbid(variables[domain == NO_DOMAIN])
-        standing = self._count_standing(node, column)
-        domains = sorted(set(domain[domain != NO_DOMAIN].tolist()) | set(standing))
+        domains = sorted({*domain.tolist(), *standing} - {NO_DOMAIN})
         partial = self.mip.add_variables(np.ones(len(domains)))
-        self.mip.add_row(partial, 1, up=1)
+        limit = self.mip.count_at_most(variables)
+        grows = int(self.mip.add_variables(1)[0])
+        self.mip.add_row(np.r_[variables, grows], np.r_[np.ones(len(variables)), -limit], up=0)
+        # A leaf that gets nothing new is as it was found, however it stands.
+        self.mip.add_row(
+            np.r_[partial, grows], np.r_[np.ones(len(domains)), len(domains)], up=len(domains) + 1
+        )
         for d, b in zip(domains, partial.tolist(), strict=True):
             inside = variables[domain == d]
             most = self.mip.count_at_most(inside) + standing.get(d, 0)
@@ -192,18 +215,6 @@ class TreeRows:
                 -already,
             )
             self.mip.add_row([rest, b], [1, -(size - 1)], up=0)
-
-    def _count_standing(self, node: TreeNode, column: int) -> dict[int, int]:
-        """Count the leaf's running members by domain."""
-        pods = self.problem.snapshot.pods
-        counts: dict[int, int] = {}
-        if node.running and node.group >= 0:
-            members = np.flatnonzero(pods.is_running_member & (pods.group == node.group))
-            nodes = pods.node[members]
-            codes = self.problem.columns[column].codes[nodes[nodes >= 0]]
-            for d in codes[codes != NO_DOMAIN].tolist():
-                counts[d] = counts.get(d, 0) + 1
-        return counts
 
     def _add_exclusive(
         self, node: TreeNode, bins: NDArray[np.int64], variables: NDArray[np.int64]
