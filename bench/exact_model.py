@@ -206,7 +206,9 @@ class _Model:
         """Return the running members of a subtree."""
         inside = set(self.facts.walk(g))
         running = self.snapshot.pods.is_running_member
-        return [p for p in range(len(running)) if running[p] and self.snapshot.pods.group[p] in inside]
+        return [
+            p for p in range(len(running)) if running[p] and self.snapshot.pods.group[p] in inside
+        ]
 
     def _add_room(self) -> None:
         used: list[Counter[str]] = [Counter() for _ in self.snapshot.nodes]
@@ -231,9 +233,7 @@ class _Model:
         for g in reversed(self.succeeds):
             group, ok = groups[g], self.succeeds[g]
             own = [k for k in self.kinds if k.leaf == g]
-            running = sum(
-                1 for p in self.members(g) if self.snapshot.pods.group[p] == g
-            )
+            running = sum(1 for p in self.members(g) if self.snapshot.pods.group[p] == g)
             most = running + sum(len(self.kinds[k]) for k in own)
             most += sum(counts[c][1] for c in self.facts.children[g])
             # A failing child adds nothing; pods of a failing subtree are not placed.
@@ -288,7 +288,9 @@ class _Model:
 
     def _add_slices(self, g: int, path: Sequence[str], size: int) -> None:
         kinds = self.below(g)
-        standing = Counter(self.domain(int(self.snapshot.pods.node[p]), path) for p in self.members(g))
+        standing = Counter(
+            self.domain(int(self.snapshot.pods.node[p]), path) for p in self.members(g)
+        )
         if None in standing:
             self.cp.add(self.total(kinds) == 0)
             return
@@ -352,7 +354,9 @@ class _Model:
 
     def _add_anti_affinity(self) -> None:
         pods = self.snapshot.pods
-        terms = {t for p in (*self.standing, *self.facts.pending) for t in pods.row(p).spec.anti_affinity}
+        terms = {
+            t for p in (*self.standing, *self.facts.pending) for t in pods.row(p).spec.anti_affinity
+        }
         every = {pods.refs[p].partition("/")[0] for p in range(len(pods))}
         for i, term in enumerate(sorted(terms, key=repr)):
             namespaces = every if term.all_namespaces else set(term.namespaces)
@@ -367,14 +371,18 @@ class _Model:
                 self.cp.add(self.total(holds & wanted, nodes) <= 1)
                 name = f"anti{i}{value}"
                 self._repel(self.total(holds, nodes), self.total(wanted - holds, nodes), name)
-                self._repel(self.total(holds - wanted, nodes), self.total(wanted & holds, nodes), name)
+                self._repel(
+                    self.total(holds - wanted, nodes), self.total(wanted & holds, nodes), name
+                )
 
     def _add_ports(self) -> None:
         pods = self.snapshot.pods
         ports = {k: pods.specs[k.spec].host_ports for k in self.kinds}
         for n in range(len(self.snapshot.nodes)):
             taken = [
-                port for p in self.standing if int(pods.node[p]) == n
+                port
+                for p in self.standing
+                if int(pods.node[p]) == n
                 for port in pods.row(p).spec.host_ports
             ]
             for kind, wanted in ports.items():
@@ -420,8 +428,11 @@ class _Model:
                 for value, count in counts.items():
                     arrive = self.total(
                         [kind],
-                        [n for n in range(len(self.snapshot.nodes))
-                         if self.snapshot.nodes[n].labels.get(term.key) == value],
+                        [
+                            n
+                            for n in range(len(self.snapshot.nodes))
+                            if self.snapshot.nodes[n].labels.get(term.key) == value
+                        ],
                     )
                     if isinstance(arrive, int):
                         continue
@@ -460,7 +471,7 @@ def _clash(mine: Iterable[HostPort], theirs: Iterable[HostPort]) -> bool:
 
 
 def solve_placement(
-    snapshot: Snapshot, levels: Sequence[LevelName], *, effort: float = 20.0
+    snapshot: Snapshot, levels: Sequence[LevelName], *, effort: float = 5.0
 ) -> ExactAnswer:
     """Find the best placement, level after level.
 

@@ -1,6 +1,6 @@
 """Random small fleets with every rule the exact model knows, one for each seed.
 
-Six to forty nodes in two or three levels, four to fourteen pending groups that ask for somewhat more
+Six to forty nodes in two or three levels, four to fourteen pending groups that ask for more
 than is free, so that choosing matters. What a seed draws never depends on the other seeds.
 """
 
@@ -119,7 +119,8 @@ class _Draw:
 
     def add_pending(self, name: str) -> None:
         shape = self.rng.choice(
-            ["plain"] * 6 + ["elastic", "elastic", "roles", "roles", "subgroups", "subgroups"]
+            ["plain"] * 6
+            + ["elastic", "elastic", "roles", "roles", "subgroups", "subgroups"]
             + ["slices", "slices", "composite", "exclusive", "exclusive", "pinned", "pinned"]
             + ["apart", "ports", "spread", "cpu", "single", "basic", "levels"]
         )
@@ -166,9 +167,7 @@ class _Draw:
         self.asked += count * spec.gpus
         for i in range(count):
             self.pods.append(
-                PodRow(
-                    f"ml/{name}-{i:02}", spec, group=group, priority=priority, rank=i, **fields
-                )
+                PodRow(f"ml/{name}-{i:02}", spec, group=group, priority=priority, rank=i, **fields)
             )
 
     def _add_plain(self, name: str, priority: int) -> None:
@@ -236,8 +235,14 @@ class _Draw:
         for i in range(parts):
             ref = f"ml/{name}#{i}"
             self._group(
-                ref, f"ml/{name}", kind="subgroup", name=str(i), min_count=count, size=count,
-                priority=priority, topology=inner,
+                ref,
+                f"ml/{name}",
+                kind="subgroup",
+                name=str(i),
+                min_count=count,
+                size=count,
+                priority=priority,
+                topology=inner,
             )
             self._members(ref, f"{name}-{i}", count, spec, priority)
 
@@ -275,8 +280,11 @@ class _Draw:
             ref = f"ml/{name}-{i}"
             basic = self.rng.random() < 0.2
             self._group(
-                ref, f"ml/{name}", policy="basic" if basic else "gang",
-                min_count=0 if basic else self.rng.randint(1, count), size=count,
+                ref,
+                f"ml/{name}",
+                policy="basic" if basic else "gang",
+                min_count=0 if basic else self.rng.randint(1, count),
+                size=count,
                 priority=priority,
                 topology=self.rng.choice([(), (TopologyTerm((RACK,)),)]),
             )
@@ -320,8 +328,13 @@ class _Draw:
                 running += 1
                 self.pods.append(
                     PodRow(
-                        f"ml/{name}-run-{i}", spec, node=at, group=ref, phase=Phase.RUNNING,
-                        priority=priority, rank=i,
+                        f"ml/{name}-run-{i}",
+                        spec,
+                        node=at,
+                        group=ref,
+                        phase=Phase.RUNNING,
+                        priority=priority,
+                        rank=i,
                     )
                 )
         self._members(ref, f"{name}-wait", count - running, spec, priority)
@@ -336,7 +349,10 @@ class _Draw:
         spec = self._any_spec(anti_affinity=(term,))
         count = self._count(spec, 5)
         self._group(
-            f"ml/{name}", min_count=self.rng.randint(1, count), size=count, priority=priority,
+            f"ml/{name}",
+            min_count=self.rng.randint(1, count),
+            size=count,
+            priority=priority,
             topology=self.rng.choice([(), (TopologyTerm((BLOCK,)),)]),
         )
         self._members(f"ml/{name}", name, count, spec, priority, labels={"app": name})
@@ -350,7 +366,9 @@ class _Draw:
         self._members(f"ml/{name}", name, count, spec, priority)
 
     def _add_spread(self, name: str, priority: int) -> None:
-        term = SpreadTerm(self.rng.choice([RACK, HOSTNAME]), self.rng.choice([1, 2]), _selects(name))
+        term = SpreadTerm(
+            self.rng.choice([RACK, HOSTNAME]), self.rng.choice([1, 2]), _selects(name)
+        )
         spec = self._any_spec(spread=(term,))
         count = self._count(spec, 8)
         self._group(
@@ -362,7 +380,10 @@ class _Draw:
         spec = _spec(0, self.rng.choice([8_000, 20_000, 30_000]))
         count = self.rng.randint(1, 8)
         self._group(
-            f"ml/{name}", min_count=self.rng.randint(1, count), size=count, priority=priority,
+            f"ml/{name}",
+            min_count=self.rng.randint(1, count),
+            size=count,
+            priority=priority,
             topology=self._topology(),
         )
         self._members(f"ml/{name}", name, count, spec, priority)
@@ -376,7 +397,10 @@ class _Draw:
         spec = self._any_spec()
         count = self._count(spec, 8)
         self._group(
-            f"ml/{name}", min_count=max(count - 1, 1), size=count, priority=priority,
+            f"ml/{name}",
+            min_count=max(count - 1, 1),
+            size=count,
+            priority=priority,
             topology=topology,
         )
         self._members(f"ml/{name}", name, count, spec, priority)

@@ -1,8 +1,9 @@
 """Fingerprint of a snapshot: equal content gives equal digests, however it was read.
 
 Covers nodes, pods, groups, budgets and devices; errors, warnings and file names say how a
-snapshot was read, not what it holds. The order in which specs, label sets and templates were
-interned does not count, nor do entries that no pod uses.
+snapshot was read, not what it holds, and so do pod labels that were kept though no selector of the
+snapshot mentions them. The order in which specs, label sets and templates were interned does not
+count, nor do entries that no pod uses.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import numpy as np
 
+from topology.assemble import find_pod_keys
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from topology.model import PodTable, Snapshot
+    from topology.model import Snapshot
 
 __all__ = ["DIGEST_VERSION", "digest_snapshot"]
 
@@ -43,7 +46,7 @@ def digest_snapshot(snapshot: Snapshot) -> str:
         add(name, _encode(getattr(snapshot, name)))
     pods = snapshot.pods
     add("refs", "\0".join(pods.refs).encode())
-    for name, (texts, codes) in _canonical_tables(pods).items():
+    for name, (texts, codes) in _canonical_tables(snapshot).items():
         add(name, b"\0".join(texts))
         add(f"{name} codes", _as_bytes(codes, "<i4"))
     for name in _COLUMNS:
@@ -53,10 +56,14 @@ def digest_snapshot(snapshot: Snapshot) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def _canonical_tables(pods: PodTable) -> dict[str, tuple[list[bytes], NDArray[np.int32]]]:
+def _canonical_tables(snapshot: Snapshot) -> dict[str, tuple[list[bytes], NDArray[np.int32]]]:
+    pods = snapshot.pods
+    used = (pods.specs[x] for x in np.unique(pods.spec).tolist())
+    keys = find_pod_keys(used, snapshot.budgets)
+    label_sets = [{k: v for k, v in labels.items() if k in keys} for labels in pods.label_sets]
     return {
         "specs": _sort_table(pods.specs, pods.spec),
-        "label sets": _sort_table(pods.label_sets, pods.labels),
+        "label sets": _sort_table(label_sets, pods.labels),
         "templates": _sort_table(pods.templates, pods.template),
     }
 

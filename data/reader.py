@@ -33,7 +33,7 @@ from topology.assemble import assemble_snapshot
 from topology.errors import SnapshotError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from topology.model import ObjectError, PodSpec, Snapshot
 
@@ -58,6 +58,7 @@ def read_snapshot(
     paths: Sequence[str],
     *,
     strict: bool = False,
+    pod_labels: Iterable[str] = (),
     progress: Callable[[str], None] | None = None,
 ) -> Snapshot:
     """Read files and folders as one snapshot.
@@ -66,6 +67,8 @@ def read_snapshot(
       paths: Files of Kubernetes objects (JSON or YAML, plain or gzip), KAI snapshot ZIPs, folders
         of such files, "-" for standard input; or a single folder that `gangplan snapshot` wrote.
       strict: Refuse the snapshot if any object is invalid.
+      pod_labels: Label keys of pods to keep besides those that some selector mentions. A stored
+        snapshot has those that were kept when it was written.
       progress: Called with a line for each step that may take long.
 
     Returns:
@@ -85,7 +88,7 @@ def read_snapshot(
         snapshot = read_store(stored[0])
     else:
         say = progress or (lambda line: None)
-        snapshot = _build(_collect_files(paths, say), say)
+        snapshot = _build(_collect_files(paths, say), pod_labels, say)
     if strict and snapshot.errors:
         raise SnapshotError(
             f"{format_error(snapshot.errors[0])} ({len(snapshot.errors)} invalid objects in all; "
@@ -138,7 +141,7 @@ def _describe_ignored(found: Collection) -> str:
     )
 
 
-def _build(found: Collection, say: Callable[[str], None]) -> Snapshot:
+def _build(found: Collection, pod_labels: Iterable[str], say: Callable[[str], None]) -> Snapshot:
     context = _make_context(found)
     never_preempting = read_priority_classes(context)
     read_namespaces(context)
@@ -171,6 +174,7 @@ def _build(found: Collection, say: Callable[[str], None]) -> Snapshot:
         devices=context.devices,
         errors=context.errors,
         warnings=context.warnings,
+        pod_keys=frozenset(pod_labels),
     )
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from gangplan.streams import Streams, escape_line, write_answer, write_file
+from gangplan.streams import Streams, escape_line, write_answer
 from gangplan.tables import count
 from topology.errors import SnapshotError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     import typer
@@ -38,12 +38,14 @@ def open_streams(context: typer.Context, quiet: bool, no_color: bool) -> Streams
     return streams
 
 
-def read_input(paths: Sequence[str], *, strict: bool, streams: Streams) -> Snapshot:
-    """Read what SNAPSHOT names and report what was wrong with it."""
+def read_input(
+    paths: Sequence[str], *, strict: bool, streams: Streams, pod_labels: Iterable[str] = ()
+) -> Snapshot:
+    """Read what SNAPSHOT names, keep these labels of pods, and report what was wrong with it."""
     from data.reader import format_error, read_snapshot
 
     with streams.progress() as progress:
-        snapshot = read_snapshot(paths, progress=progress)
+        snapshot = read_snapshot(paths, pod_labels=pod_labels, progress=progress)
     for error in snapshot.errors:
         streams.error(format_error(error))
     for warning in snapshot.warnings:
@@ -107,16 +109,9 @@ def write_fleet(fleet: Snapshot, output: Path) -> None:
 
         write_store(fleet, output)
         return
-    import gzip
+    from data.generate.manifests import write_manifests
 
-    from data.encode import to_json, to_yaml
-    from data.generate.manifests import to_objects
-
-    items = {"apiVersion": "v1", "kind": "List", "items": list(to_objects(fleet))}
-    content = to_json(items) if form == ".json" else to_yaml(items)
-    if output.suffix == ".gz":
-        content = gzip.compress(content, mtime=0)
-    write_file(output, content)
+    write_manifests(fleet, output)
 
 
 def describe_size(snapshot: Snapshot) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from os import PathLike
 
     import pyarrow as pa
@@ -35,6 +35,7 @@ __all__ = [
 def read(
     *paths: str | PathLike[str],
     strict: bool = False,
+    pod_labels: Iterable[str] = (),
     progress: Callable[[str], None] | None = None,
 ) -> Snapshot:
     """Read files, folders or stored snapshots as one snapshot.
@@ -42,6 +43,7 @@ def read(
     Args:
       paths: What SNAPSHOT stands for on the command line.
       strict: Any invalid object is fatal instead of being set aside in `errors`.
+      pod_labels: Label keys of pods to keep besides those that some selector mentions.
       progress: Called with the name of each step.
 
     Raises:
@@ -49,7 +51,8 @@ def read(
     """
     from data.reader import read_snapshot
 
-    return read_snapshot([str(path) for path in paths], strict=strict, progress=progress)
+    names = [str(path) for path in paths]
+    return read_snapshot(names, strict=strict, pod_labels=pod_labels, progress=progress)
 
 
 def inspect(snapshot: Snapshot, *, release: str = "1.37") -> Inspection:

@@ -149,13 +149,13 @@ def inspect(
     """Show nodes, domains, free GPUs, waiting groups."""
     streams = open_streams(context, quiet, no_color)
     from gangplan.inspection import inspect_snapshot
-    from gangplan.questions import parse_selector, select_pods
+    from gangplan.questions import find_keys, parse_selector, select_pods
     from gangplan.views import name_inspection, show_domains, show_inspection
 
     if by is not None and form not in (None, "table", "wide"):
         raise RequestError(f"--by: is for tables, {form} always holds every node; leave one out")
     chosen = parse_selector(selector) if selector is not None else None
-    cluster = read_input(snapshot, strict=strict, streams=streams)
+    cluster = read_input(snapshot, strict=strict, streams=streams, pod_labels=find_keys(chosen))
     shown = select_pods(cluster, None if all_namespaces else namespace, chosen)
     answer = inspect_snapshot(cluster, release=release, shown_pods=shown)
     for stranded in answer.stranded:
@@ -197,14 +197,14 @@ def _plan(
 ) -> int:
     command: Literal["explain", "place"] = "explain" if context.info_name == "explain" else "place"
     streams = open_streams(context, quiet, no_color)
-    from gangplan.questions import choose_groups, parse_selector, split_objective
+    from gangplan.questions import choose_groups, find_keys, parse_selector, split_objective
     from topology.plan import Request
 
     criteria: dict[str, Any] = {}
     if objective is not None:
         criteria["objective"] = split_objective(objective)
     chosen = parse_selector(selector) if selector is not None else None
-    cluster = read_input(snapshot, strict=strict, streams=streams)
+    cluster = read_input(snapshot, strict=strict, streams=streams, pod_labels=find_keys(chosen))
     request = Request(
         command=command,
         groups=choose_groups(
@@ -304,6 +304,15 @@ def snapshot(
         bool,
         typer.Option("--anonymize", help="Replace every name, so that the snapshot can be shared."),
     ] = False,
+    keep_label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY",
+            help="Keep this label of pods for -l, beside those that selectors name; may be "
+            "repeated.",
+            show_default=False,
+        ),
+    ] = None,
     seed: Seed = 0,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -311,7 +320,10 @@ def snapshot(
 ) -> int:
     """Read objects once and store them as tables."""
     streams = open_streams(context, quiet, no_color)
-    cluster = read_input(snapshot, strict=strict, streams=streams)
+    cluster = read_input(snapshot, strict=strict, streams=streams, pod_labels=keep_label or ())
+    kept = {key for labels in cluster.pods.label_sets for key in labels}
+    for key in sorted(set(keep_label or ()) - kept):
+        streams.warning(f"--keep-label {key}: no pod that was read has it")
     from gangplan import api
 
     if anonymize:
@@ -343,7 +355,7 @@ def generate(
     ] = None,
     utilization: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Share of GPUs in use.", show_default=False),
+        typer.Option(min=0, max=0.98, help="Share of GPUs in use.", show_default=False),
     ] = None,
     pending: Annotated[
         float | None,
@@ -362,8 +374,16 @@ def generate(
 ) -> int:
     """Make a synthetic fleet from a seed."""
     streams = open_streams(context, quiet, no_color)
-    from data.generate import check_fleet, generate_fleet
+    from data.generate import (
+        DEFAULT_MIX,
+        DEFAULT_UTILIZATION,
+        check_fleet,
+        describe_fleet,
+        generate_fleet,
+    )
 
+    mix = DEFAULT_MIX if mix is None else mix
+    utilization = DEFAULT_UTILIZATION if utilization is None else utilization
     with streams.progress() as progress:
         progress("making the fleet")
         fleet = generate_fleet(
@@ -375,9 +395,11 @@ def generate(
             fragmentation=fragmentation,
             seed=seed,
         )
-        for problem in check_fleet(fleet):
-            streams.warning(problem)
         progress("writing it")
         write_fleet(fleet, output)
+    for problem in check_fleet(fleet, preset=preset, mix=mix, utilization=utilization):
+        streams.warning(problem)
+    for line in describe_fleet(fleet, preset=preset):
+        streams.note(line)
     streams.note(f"wrote {describe_size(fleet)} to {output}")
     return ANSWERED

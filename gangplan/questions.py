@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from topology.model import Snapshot
 
-__all__ = ["choose_groups", "parse_selector", "select_pods", "split_objective"]
+__all__ = ["choose_groups", "find_keys", "parse_selector", "select_pods", "split_objective"]
 
 _TERM = re.compile(
     r"""\s*(?:
@@ -86,13 +86,18 @@ def _read_requirement(found: re.Match[str]) -> Requirement:
     return Requirement(found["bare"], "DoesNotExist" if found["absent"] else "Exists")
 
 
+def find_keys(selector: LabelSelector | None) -> frozenset[str]:
+    """Return the label keys that a selector reads; pods must keep them."""
+    return frozenset() if selector is None else frozenset(r.key for r in selector.requirements)
+
+
 def select_pods(
     snapshot: Snapshot, namespace: str | None, selector: LabelSelector | None
 ) -> NDArray[np.bool_] | None:
     """Return the pods that `-n` and `-l` leave, bool[P], or None when neither is given.
 
     Raises:
-      RequestError: When the namespace holds no pod, or a label of the selector was not kept.
+      RequestError: When the namespace holds no pod, or no pod has a label of the selector.
     """
     if namespace is None and selector is None:
         return None
@@ -108,10 +113,10 @@ def select_pods(
             )
     if selector is not None:
         kept = {key for labels in pods.label_sets for key in labels}
-        for key in sorted({r.key for r in selector.requirements} - kept):
+        for key in sorted(find_keys(selector) - kept):
             raise RequestError(
-                f"-l: no pod that was read has a label {key!r} "
-                "(a snapshot keeps the labels its own selectors name); choose by --group or -n"
+                f"-l: no pod that was read has a label {key!r}; check its name (a stored snapshot "
+                "keeps the labels its own selectors name and those of --keep-label)"
             )
         matches = [matches_selector(selector, labels) for labels in pods.label_sets]
         chosen &= np.array(matches or [False], np.bool_)[pods.labels]

@@ -210,22 +210,20 @@ class _Placer:
 
     def _rank_column(self, at: int, column: int) -> Indices:
         """Do what `_rank` does for all domains of a column at once."""
-        node = self.unit.tree[at]
         caps = {s: self.state.capacity(s, column) for s in self._needs(at)}
         placeable = sum(
             (np.minimum(caps[s], count) for s, count in self._needs(at).items()),
             np.zeros(len(self.state.problem.columns[column].values), np.int64),
         )
         spare = self.state.sum_domains(column, self.state.node_gpus)
-        usable = np.flatnonzero(placeable >= max(node.min_count - node.running, 1))
+        usable = np.flatnonzero(placeable >= max(self.unit.count_needed(at), 1))
         order: Indices = usable[np.lexsort((usable, spare[usable], -placeable[usable]))]
         return order
 
     def _rank(self, at: int, groups: list[Indices]) -> list[Indices]:
         """Drop domains that cannot hold the floor; order the rest."""
         needs = self._needs(at)
-        node = self.unit.tree[at]
-        floor = max(node.min_count - node.running, 1)
+        floor = max(self.unit.count_needed(at), 1)
         ranked = []
         for position, nodes in enumerate(groups):
             placeable = spare = 0

@@ -258,7 +258,7 @@ def _add_exclusive(
     for peers, keys in sorted(found._keys_of.items()):
         for key in sorted(keys):
             column = columns.columns[columns((key,))]
-            size = len(column.values)
+            size = _count_rows(column)
             found._rules[peers, key] = len(found.exclusive)
             found.exclusive.append(
                 ExclusiveClass(
@@ -287,6 +287,11 @@ def _add_exclusive(
                 table.owner[domain] = at if owner in (NO_OWNER, at) else MANY_OWNERS
                 table.is_keyed[domain] |= rule.is_keyed
             at = group.parent
+
+
+def _count_rows(column: DomainColumn) -> int:
+    """Rows of a table over domains: one at least, which nodes without the key look up in vain."""
+    return max(len(column.values), 1)
 
 
 @dataclass(slots=True)
@@ -354,12 +359,13 @@ class _Builder:
         return counts
 
     def _count_matched(self, term: AffinityTerm, column: DomainColumn) -> NDArray[np.int32]:
-        return self._count(column.codes, len(column.values), lambda kind: self._matches(term, kind))
+        size = _count_rows(column)
+        return self._count(column.codes, size, lambda kind: self._matches(term, kind))
 
     def _add_conflict(self, term: AffinityTerm | HostPort) -> None:
         if isinstance(term, AffinityTerm):
             column = self.columns.columns[self.columns((term.key,))]
-            codes, size = column.codes, len(column.values)
+            codes, size = column.codes, _count_rows(column)
         else:
             size = len(self.snapshot.nodes)
             codes = np.arange(size, dtype=np.int32)
@@ -386,7 +392,7 @@ class _Builder:
                 if term.honor_taints:
                     usable &= masks.taints
                 codes = np.where(usable, column.codes, NO_DOMAIN).astype(np.int32)
-                size = len(column.values)
+                size = _count_rows(column)
                 counts = np.zeros(size, np.int32)
                 for kind, standing in self._live_kinds.items():
                     if kind[2] == namespace and matches_selector(

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from optimizer.interactions import (
     ANTI_AFFINITY,
     EXISTING_ANTI_AFFINITY,
@@ -21,22 +23,21 @@ from optimizer.problem import DEVICE_PREFIX
 from topology.selectors import find_untolerated, matches_node_affinity, matches_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from optimizer.problem import Problem
     from topology.model import Node, PodSpec
 
-__all__ = ["CORDONED", "NO_CLAIMS", "NO_MATCH", "count_reasons", "format_event", "is_tainted"]
+__all__ = ["CORDONED", "NOT_READY", "NO_MATCH", "count_reasons", "find_filter", "format_event"]
 
 CORDONED: Final = "node(s) were unschedulable"
 NOT_READY: Final = "node(s) were not ready"
 NO_MATCH: Final = "node(s) didn't match Pod's node affinity/selector"
 NO_CLAIMS: Final = "cannot allocate all claims"
 _CORDON: Final = "node.kubernetes.io/unschedulable"
-_TAINTED: Final = "node(s) had untolerated taint"
+_SHORT: Final = {"pods": "Too many pods"}
 _BEFORE_RESOURCES: Final = (NO_FREE_PORTS,)
 _AFTER_RESOURCES: Final = (
     NO_SPREAD_LABEL,
@@ -47,78 +48,68 @@ _AFTER_RESOURCES: Final = (
 )
 
 
-def is_tainted(reason: str) -> bool:
-    """Tell whether a reason is a taint the pod does not tolerate."""
-    return reason.startswith(_TAINTED)
+def find_filter(spec: PodSpec, node: Node, *, labels_only: bool = False) -> str | None:
+    """Return the reason of the first filter that looks at the node alone, None if all pass.
 
-
-def find_filter(spec: PodSpec, node: Node) -> str | None:
-    """Return the reason of the first filter that looks at the node alone, None if all pass."""
-    taint = find_untolerated(spec, node)
-    if taint is not None and taint.key == _CORDON:
-        return CORDONED
-    if taint is not None:
-        return f"{_TAINTED} {{{taint.key}: {taint.value}}}"
-    if not node.ready:
-        return NOT_READY
-    if not matches_node_affinity(spec, node):
-        return NO_MATCH
-    return None
-
-
-def _find_shortages(spec: PodSpec, free: Mapping[str, int]) -> list[str]:
-    return [
-        "Too many pods" if resource == "pods" else f"Insufficient {resource}"
-        for resource, amount in spec.requests
-        if amount > free.get(resource, 0)
-    ]
-
-
-def _lacks_devices(spec: PodSpec, node: Node, free: Mapping[str, int]) -> bool:
-    wanted: Counter[str] = Counter()
-    for claim in spec.claims:
-        if claim.allocated_nodes is not None:
-            if claim.allocated_nodes and not matches_terms(claim.allocated_nodes, node):
-                return True
-        elif not claim.shared_by_group:
-            for device_class, count in claim.devices:
-                wanted[DEVICE_PREFIX + device_class] += count
-    return any(count > free[name] for name, count in wanted.items() if name in free)
+    Args:
+      spec: What one pod asks for.
+      node: The node.
+      labels_only: Leave out taints, cordon and readiness.
+    """
+    if not labels_only:
+        taint = find_untolerated(spec, node)
+        if taint is not None and taint.key == _CORDON:
+            return CORDONED
+        if taint is not None:
+            return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+        if not node.ready:
+            return NOT_READY
+    return None if matches_node_affinity(spec, node) else NO_MATCH
 
 
 def count_reasons(
-    problem: Problem, pod_class: int, free: Sequence[Mapping[str, int]]
+    problem: Problem, pod_class: int, free: NDArray[np.int64]
 ) -> tuple[dict[str, int], int]:
     """Count the nodes that take no pod of a class by reason.
 
     Args:
       problem: Names the class, and the pods that stand on the nodes.
       pod_class: What one pod asks for.
-      free: Exact free amounts of each node.
+      free: i64[N, R] exact amounts.
 
     Returns:
       Reason -> nodes (a node short of two resources counts for both), and the nodes that pass.
     """
+    nodes = problem.snapshot.nodes
     spec = problem.snapshot.pods.specs[problem.class_specs[pod_class]]
     signature = problem.signatures[pod_class]
-    refused: dict[str, NDArray[np.bool_]] = {NO_SPREAD: problem.interactions.skewed(signature)}
-    for words, mask in problem.interactions.refusals(signature):
-        refused[words] = refused[words] | mask if words in refused else mask
+    by_pods = [*problem.interactions.refusals(signature)]
+    by_pods.append((NO_SPREAD, problem.interactions.skewed(signature)))
+    short: list[tuple[str, NDArray[np.bool_]]] = []
+    unallocated = np.zeros(len(nodes), bool)
+    for r, resource in enumerate(problem.resources):
+        lacking = problem.amounts[pod_class, r] > np.maximum(free[:, r], 0)
+        if resource.startswith(DEVICE_PREFIX):
+            unallocated |= lacking
+        elif lacking.any():
+            short.append((_SHORT.get(resource, f"Insufficient {resource}"), lacking))
+    held = [c.allocated_nodes for c in spec.claims if c.allocated_nodes]
 
     def first(n: int, order: Iterable[str]) -> list[str]:
-        return [words for words in order if words in refused and refused[words][n]][:1]
+        return [words for words in order if any(w == words and m[n] for w, m in by_pods)][:1]
 
     counts: Counter[str] = Counter()
     passing = 0
-    for n, (node, amounts) in enumerate(zip(problem.snapshot.nodes, free, strict=True)):
+    for n, node in enumerate(nodes):
         filtered = find_filter(spec, node)
         reasons = (
             ([filtered] if filtered else [])
             or first(n, _BEFORE_RESOURCES)
-            or _find_shortages(spec, amounts)
+            or [words for words, lacking in short if lacking[n]]
             or first(n, _AFTER_RESOURCES)
-            or ([NO_CLAIMS] if _lacks_devices(spec, node, amounts) else [])
         )
+        if not reasons and (unallocated[n] or not all(matches_terms(t, node) for t in held)):
+            reasons = [NO_CLAIMS]
         passing += not reasons
         counts.update(reasons)
     return dict(sorted(counts.items())), passing

@@ -11,40 +11,45 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterator
 
     from numpy.typing import NDArray
 
     from optimizer.fleet_state import FleetState
+    from optimizer.problem import Problem
 
     Indices = NDArray[np.int64]
 
-__all__ = ["Hold", "hold_nominated"]
+__all__ = ["Hold", "find_nominated", "hold_nominated"]
 
 Hold = tuple[int, "Indices", "Indices"]
 """Arguments of `FleetState.lift`."""
 
 
-def hold_nominated(state: FleetState, u: int, placed: Container[int] = ()) -> list[Hold]:
-    """Take the room that a unit must leave to pods of its own or a higher priority.
+def find_nominated(
+    problem: Problem, u: int, placed: Container[int] = ()
+) -> Iterator[tuple[int, int]]:
+    """Yield (class, node) of the pods that a unit must leave room to.
 
     Args:
-      state: Takes the room.
+      problem: Names the units.
       u: The unit that is about to be placed; its own nominations do not bind it.
       placed: Units whose pods have nodes, and wait no more.
-
-    Returns:
-      What was taken, to be lifted again.
     """
-    problem = state.problem
     pods = problem.snapshot.pods
-    holds: list[Hold] = []
     for node, nominated in sorted(problem.reservations.items()):
         for pod in nominated:
             owner = problem.unit_of_pod[pod]
             if owner == u or owner in placed or pods.priority[pod] < problem.units[u].priority:
                 continue
-            hold = (problem.pod_classes[pod], np.array([node]), np.array([1]))
-            state.take(*hold)
-            holds.append(hold)
+            yield problem.pod_classes[pod], node
+
+
+def hold_nominated(state: FleetState, u: int, placed: Container[int] = ()) -> list[Hold]:
+    """Take the room of `find_nominated`, and return what was taken, to be lifted again."""
+    holds: list[Hold] = []
+    for pod_class, node in find_nominated(state.problem, u, placed):
+        hold = (pod_class, np.array([node]), np.array([1]))
+        state.take(*hold)
+        holds.append(hold)
     return holds

@@ -166,6 +166,12 @@ class Unit:
         node = self.tree[at]
         return node.running - sum(self.tree[c].running for c in node.children)
 
+    def count_needed(self, at: int = 0) -> int:
+        """Count the new pods that a subtree needs at least to succeed with one."""
+        node = self.tree[at]
+        children = sorted(self.count_needed(c) for c in node.children)
+        return max(node.min_count - node.running, sum(children[: node.min_groups]), int(at == 0))
+
     def walk(self, at: int = 0) -> list[int]:
         """Return the indices of a subtree, parents first."""
         found = [at]
@@ -186,6 +192,8 @@ class Problem:
     """i32[N, R] tensor units."""
     requests: NDArray[np.int32]
     """i32[S, R] tensor units."""
+    amounts: NDArray[np.int64]
+    """i64[S, R] the same in canonical units."""
     eligible: NDArray[np.bool_]
     """bool[S, N] nodes that pass every filter that does not depend on other pending pods."""
     class_gpus: NDArray[np.int64]
@@ -290,6 +298,7 @@ def build_problem(
         resources=resources,
         free=scaled.free,
         requests=scaled.requests,
+        amounts=asked,
         eligible=eligible,
         class_gpus=asked[:, gpu_columns].sum(axis=1),
         node_gpus=np.maximum(free[:, gpu_columns], 0).sum(axis=1),

@@ -1,4 +1,4 @@
-"""Kubernetes objects as YAML text -> snapshot -> plan, and what a test wants to know of the plan."""
+"""Kubernetes objects as YAML text -> snapshot -> plan, and what tests want to know of a plan."""
 
 from __future__ import annotations
 

@@ -16,17 +16,17 @@ from topology.model import (
     MISSING_NODE,
     NO_GROUP,
     NO_NODE,
+    DeviceCount,
     Phase,
     PodTable,
     Snapshot,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from topology.model import (
         Budget,
-        DeviceCount,
         Group,
         LabelSelector,
         Node,
@@ -106,6 +106,7 @@ def assemble_snapshot(
     devices: Sequence[tuple[str, str, int, int]] = (),
     errors: Iterable[ObjectError] = (),
     warnings: Iterable[str] = (),
+    pod_keys: Collection[str] = (),
 ) -> Snapshot:
     """Build a snapshot from rows with names.
 
@@ -117,6 +118,7 @@ def assemble_snapshot(
       devices: (node, device class, total, free).
       errors: Objects set aside while reading.
       warnings: Lines for the user.
+      pod_keys: Pod label keys to keep besides those that some selector mentions.
 
     Returns:
       The snapshot, sorted as `Snapshot` says.
@@ -130,18 +132,15 @@ def assemble_snapshot(
         for row in rows
     )
     sorted_budgets = tuple(sorted(budgets, key=lambda b: b.ref))
-    table = _build_table(sorted(pods, key=lambda p: p.ref), node_index, group_index, sorted_budgets)
+    sorted_pods = sorted(pods, key=lambda p: p.ref)
+    table = _build_table(sorted_pods, node_index, group_index, sorted_budgets, pod_keys)
 
     wanted = find_node_keys(table.specs, sorted_groups)
+    carried = set().union(*(n.labels for n in sorted_nodes))
+    wanted |= {key for key in carried if is_topology_label(key)}
     kept_nodes = tuple(
-        replace(
-            n,
-            labels={k: v for k, v in n.labels.items() if k in wanted or is_topology_label(k)},
-        )
-        for n in sorted_nodes
+        replace(n, labels={k: v for k, v in n.labels.items() if k in wanted}) for n in sorted_nodes
     )
-    from topology.model import DeviceCount
-
     counts: list[DeviceCount] = [
         DeviceCount(node_index[name], device_class, total, free)
         for name, device_class, total, free in sorted(devices)
@@ -163,6 +162,7 @@ def _build_table(
     node_index: Mapping[str, int],
     group_index: Mapping[str, int],
     budgets: Sequence[Budget],
+    pod_keys: Collection[str],
 ) -> PodTable:
     specs: dict[PodSpec, int] = {}
     by_identity: dict[int, int] = {}
@@ -170,7 +170,7 @@ def _build_table(
         # Importers share spec objects, so hashing each object once is enough.
         if id(pod.spec) not in by_identity:
             by_identity[id(pod.spec)] = specs.setdefault(pod.spec, len(specs))
-    keys = find_pod_keys(specs, budgets)
+    keys = find_pod_keys(specs, budgets) | set(pod_keys)
     label_sets: dict[tuple[tuple[str, str], ...], int] = {}
     templates: dict[str, int] = {"": 0}
     labels = np.empty(len(pods), np.int32)

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topology.levels import NO_DOMAIN, build_column, find_keys_in_use, find_paths, nests_in
+from topology.levels import (
+    NO_DOMAIN,
+    build_column,
+    count_parents,
+    find_keys_in_use,
+    find_paths,
+    nests_in,
+)
 from topology.model import HOSTNAME
 
 if TYPE_CHECKING:
@@ -27,11 +34,14 @@ ROOT = ("fleet",)
 def find_trees(columns: list[DomainColumn]) -> list[list[DomainColumn]]:
     """Sort levels into trees: in each, every level nests in the one before it.
 
-    Keys that do not nest (NVLink cliques across racks) start a tree of their own. Widest first;
-    levels with the same number of domains stay in order of their keys.
+    Keys that do not nest (NVLink cliques across racks) start a tree of their own. Widest first; of
+    levels with the same number of domains the one that more nodes carry, then in order of keys. A
+    level without any domain is in no tree.
     """
     trees: list[list[DomainColumn]] = []
-    for column in sorted(columns, key=lambda c: (len(c.values), c.path)):
+    carried = {c.path: int((c.codes != NO_DOMAIN).sum()) for c in columns}
+    used = [c for c in columns if c.values]
+    for column in sorted(used, key=lambda c: (len(c.values), -carried[c.path], c.path)):
         home = next((tree for tree in trees if nests_in(column, tree[-1])), None)
         if home is None:
             trees.append([column])
@@ -54,27 +64,26 @@ def build_graph(snapshot: Snapshot) -> nx.DiGraph[tuple[str, ...]]:
     graph.add_node(ROOT)
     keys = [k for k in find_keys_in_use(snapshot) if k != HOSTNAME]
     trees = find_trees([build_column(snapshot.nodes, (k,)) for k in keys])
-    for i, node in enumerate(snapshot.nodes):
-        graph.add_node(("node", node.name), index=i)
-    for tree in trees:
-        above = [ROOT] * len(snapshot.nodes)
+    machines = [("node", node.name) for node in snapshot.nodes]
+    graph.add_nodes_from((vertex, {"index": i}) for i, vertex in enumerate(machines))
+    for tree in trees or [[]]:
+        vertices: list[tuple[str, ...]] = [ROOT]
+        above = np.zeros(len(machines), np.int64)  # index into `vertices`
         for column in tree:
-            sizes = np.bincount(column.codes[column.codes != NO_DOMAIN])
-            for i, code in enumerate(column.codes.tolist()):
-                if code == NO_DOMAIN:
-                    continue
-                vertex = (column.key, *column.values[code])
-                if vertex not in graph:
-                    graph.add_node(
-                        vertex,
-                        key=column.key,
-                        value=column.values[code][-1],
-                        num_nodes=int(sizes[code]),
-                    )
-                graph.add_edge(above[i], vertex)
-                above[i] = vertex
-        for i, node in enumerate(snapshot.nodes):
-            graph.add_edge(above[i], ("node", node.name))
+            inside = np.flatnonzero(column.codes != NO_DOMAIN)
+            # Levels of a tree nest, so any one node of a domain tells what is above it.
+            _, first = np.unique(column.codes[inside], return_index=True)
+            sizes = np.bincount(column.codes[inside]).tolist()
+            parents = above[inside[first]].tolist()
+            above[inside] = len(vertices) + column.codes[inside]
+            for value, parent, size in zip(column.values, parents, sizes, strict=True):
+                vertex = (column.key, *value)
+                graph.add_node(vertex, key=column.key, value=value[-1], num_nodes=size)
+                graph.add_edge(vertices[parent], vertex)
+                vertices.append(vertex)
+        graph.add_edges_from(
+            (vertices[a], machine) for a, machine in zip(above.tolist(), machines, strict=True)
+        )
     return graph
 
 
@@ -87,8 +96,8 @@ def check_topology(snapshot: Snapshot) -> tuple[str, ...]:
     Source: kube-scheduler compares the value of one label alone.
     """
     lines: list[str] = []
-    required = {path for path in find_paths(snapshot.groups)}
-    for path in sorted(required):
+    required = find_paths(snapshot.groups)
+    for path in required:
         column = build_column(snapshot.nodes, path)
         lacking = int((column.codes == NO_DOMAIN).sum())
         if not column.values:
@@ -101,30 +110,29 @@ def check_topology(snapshot: Snapshot) -> tuple[str, ...]:
                 f"{lacking} of {len(snapshot.nodes)} nodes lack the label {column.key} and are in "
                 "no such domain"
             )
-    keys = sorted({path[-1] for path in required if len(path) == 1})
-    in_use = [k for k in find_keys_in_use(snapshot) if k != HOSTNAME]
-    for key in keys:
-        lines += _find_shared_values(snapshot, key, in_use)
+    flat = [path[-1] for path in required if len(path) == 1]
+    if flat:
+        in_use = [k for k in find_keys_in_use(snapshot) if k != HOSTNAME]
+        columns = {k: build_column(snapshot.nodes, (k,)) for k in {*in_use, *flat}}
+        for key in flat:
+            lines += _find_shared_values(columns[key], [columns[k] for k in in_use])
     return tuple(lines)
 
 
-def _find_shared_values(snapshot: Snapshot, key: str, in_use: list[str]) -> list[str]:
-    """Report values of `key` that stand under several domains of a plainly wider key."""
-    column = build_column(snapshot.nodes, (key,))
+def _find_shared_values(column: DomainColumn, in_use: list[DomainColumn]) -> list[str]:
+    """Report values of a key that stand under several domains of a plainly wider key."""
     lines = []
-    for other in in_use:
-        wider = build_column(snapshot.nodes, (other,))
-        both = (column.codes != NO_DOMAIN) & (wider.codes != NO_DOMAIN)
-        if other == key or not both.any() or len(wider.values) >= len(column.values):
+    for wider in in_use:
+        if len(wider.values) >= len(column.values):
             continue
-        pairs = np.unique(np.stack([column.codes[both], wider.codes[both]]), axis=1)
-        counts = np.bincount(pairs[0], minlength=len(column.values))
+        counts = count_parents(column, wider)
         shared = np.flatnonzero(counts > 1)
         # A key most of whose values cross is a second tree, not a mistake in labelling.
         if shared.size and shared.size * 2 <= (counts > 0).sum():
             names = ", ".join(column.names[d] for d in shared[:3].tolist())
             lines.append(
-                f"{shared.size} values of {key} stand under several values of {other} ({names}): a "
-                f"group that requires {key} sees each as one domain; make the labels unique"
+                f"{shared.size} values of {column.key} stand under several values of {wider.key} "
+                f"({names}): a group that requires {column.key} sees each as one domain; make the "
+                "labels unique"
             )
     return lines

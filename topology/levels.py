@@ -22,6 +22,7 @@ __all__ = [
     "NO_DOMAIN",
     "DomainColumn",
     "build_column",
+    "count_parents",
     "find_keys_in_use",
     "find_paths",
     "is_topology_label",
@@ -102,14 +103,13 @@ class DomainColumn:
 
 
 def build_column(nodes: Sequence[Node], path: tuple[str, ...]) -> DomainColumn:
-    """Cut the nodes into the domains of a path of label keys."""
-    found: list[tuple[str, ...] | None] = []
-    for node in nodes:
-        value = tuple(node.labels[k] for k in path if k in node.labels)
-        found.append(value if len(value) == len(path) else None)
-    values = sorted({v for v in found if v is not None})
-    index = {v: i for i, v in enumerate(values)}
-    codes = np.fromiter((NO_DOMAIN if v is None else index[v] for v in found), np.int32, len(found))
+    """Cut the nodes into the domains of a path of label keys (at least one)."""
+    found = list(zip(*([n.labels.get(key) for n in nodes] for key in path), strict=True))
+    index: dict[tuple[str | None, ...], int] = dict.fromkeys(found, NO_DOMAIN)
+    whole = (value for value in index if None not in value)
+    values = sorted(tuple(str(part) for part in value) for value in whole)
+    index.update((value, i) for i, value in enumerate(values))
+    codes = np.fromiter(map(index.__getitem__, found), np.int32, len(found))
     return DomainColumn(path, codes, tuple(values))
 
 
@@ -120,16 +120,25 @@ def find_paths(groups: Iterable[Group]) -> tuple[tuple[str, ...], ...]:
 
 def nests_in(inner: DomainColumn, outer: DomainColumn) -> bool:
     """Tell whether every domain of `inner` lies inside one domain of `outer`."""
-    both = inner.codes != NO_DOMAIN
-    if np.any(outer.codes[both] == NO_DOMAIN):
+    if np.any((inner.codes != NO_DOMAIN) & (outer.codes == NO_DOMAIN)):
         return False
-    pairs = np.unique(np.stack([inner.codes[both], outer.codes[both]]), axis=1)
-    return bool(len(np.unique(pairs[0])) == pairs.shape[1])
+    return bool(np.all(count_parents(inner, outer) <= 1))
+
+
+def count_parents(inner: DomainColumn, outer: DomainColumn) -> NDArray[np.int64]:
+    """Count the domains of `outer` that each domain of `inner` reaches into.
+
+    Returns:
+      i64[D] over the domains of `inner`; nodes that lack a label of either do not count.
+    """
+    both = (inner.codes != NO_DOMAIN) & (outer.codes != NO_DOMAIN)
+    width = max(len(outer.values), 1)
+    pairs = np.unique(inner.codes[both].astype(np.int64) * width + outer.codes[both])
+    return np.bincount(pairs // width, minlength=len(inner.values))
 
 
 def find_keys_in_use(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the topology label keys that nodes carry or groups refer to, sorted."""
     keys = {k for path in find_paths(snapshot.groups) for k in path}
-    for node in snapshot.nodes:
-        keys |= {k for k in node.labels if is_topology_label(k)}
-    return tuple(sorted(keys))
+    carried = set().union(*(node.labels for node in snapshot.nodes))
+    return tuple(sorted(keys | {key for key in carried if is_topology_label(key)}))

@@ -33,14 +33,15 @@ __all__ = [
     "tolerates",
 ]
 
-_INT64 = re.compile(r"[+-]?[0-9]{1,19}\Z")
+_INT64 = re.compile(r"([+-]?)0*([0-9]{1,19})\Z")
 
 
 def _parse_int64(text: str) -> int | None:
     """Return the number as Go's ParseInt(text, 10, 64) reads it, None where it fails."""
-    if not _INT64.match(text):
+    found = _INT64.match(text)
+    if found is None:
         return None
-    number = int(text)
+    number = int(found[1] + found[2])
     return number if -(2**63) <= number < 2**63 else None
 
 
@@ -80,7 +81,10 @@ def matches_terms(terms: Iterable[SelectorTerm], node: Node) -> bool:
     return any(
         bool(term.expressions or term.fields)
         and all(matches_requirement(r, node.labels) for r in term.expressions)
-        and all(r.operator in ("In", "NotIn") and matches_requirement(r, name) for r in term.fields)
+        and all(
+            r.key in name and r.operator in ("In", "NotIn") and matches_requirement(r, name)
+            for r in term.fields
+        )
         for term in terms
     )
 

@@ -61,7 +61,7 @@ def scale_amounts(free: NDArray[np.int64], requests: NDArray[np.int64]) -> Scale
             unit *= 2
             is_exact = False
         units.append(unit)
-        exact.append(is_exact)
+        exact.append(is_exact or not positive.size)
         out_free[:, r] = np.clip(free[:, r] // unit, -MAX_UNITS, MAX_UNITS)
         out_requests[:, r] = np.minimum(-(-asked // unit), MAX_UNITS + 1)
     return ScaledAmounts(out_free, out_requests, tuple(units), tuple(exact))

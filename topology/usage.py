@@ -74,10 +74,11 @@ def count_usage(snapshot: Snapshot, resources: Iterable[str] | None = None) -> U
     used = np.zeros_like(allocatable)
     pods = snapshot.pods
     holding = np.flatnonzero(pods.holds_room & (pods.node >= 0))
-    # One row for each (node, spec) pair in use, so that sums stay exact in int64.
+    # One row for each (node, spec) pair in use; sums stay exact in int64.
+    width = max(len(pods.specs), 1)
     pairs, counts = np.unique(
-        np.stack([pods.node[holding], pods.spec[holding]]), axis=1, return_counts=True
+        pods.node[holding].astype(np.int64) * width + pods.spec[holding], return_counts=True
     )
-    amounts = request_matrix(snapshot, chosen)[pairs[1]] * counts[:, None]
-    np.add.at(used, pairs[0], amounts)
+    amounts = request_matrix(snapshot, chosen)[pairs % width] * counts[:, None]
+    np.add.at(used, pairs // width, amounts)
     return Usage(chosen, allocatable, used)

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["FRAGMENTATIONS", "generate_fleet"]
+__all__ = ["DEFAULT_MIX", "DEFAULT_UTILIZATION", "FRAGMENTATIONS", "generate_fleet"]
 
+DEFAULT_MIX: Final = "llm"
+DEFAULT_UTILIZATION: Final = 0.92
 _MOST_UTILIZATION: Final = 0.98
 _FULL: Final = 0.985
 """Largest share of the GPUs that was ever in use."""
@@ -88,10 +90,11 @@ def generate_fleet(
       RequestError: An argument is unknown or out of range.
     """
     chosen: Preset = _pick("preset", preset, PRESETS)
-    chosen_mix: Mix = _pick("mix", mix or "llm", MIXES)
+    chosen_mix: Mix = _pick("mix", mix or DEFAULT_MIX, MIXES)
     history: _History = _pick("fragmentation", fragmentation or "normal", FRAGMENTATIONS)
     num_nodes = chosen.nodes if nodes is None else nodes
-    in_use = _check("utilization", 0.92 if utilization is None else utilization, _MOST_UTILIZATION)
+    in_use = DEFAULT_UTILIZATION if utilization is None else utilization
+    _check("utilization", in_use, _MOST_UTILIZATION)
     waiting = _check("pending", 0.2 if pending is None else pending, 10)
     _check("nodes", num_nodes, 1_000_000, least=1)
     _check("seed", seed, 2**63 - 1)

@@ -113,29 +113,36 @@ def search_placement(
     search.adopt(_decode(state, active))
     say(f"first plan places {len(placements)}")
 
-    def is_optimal(score: tuple[int, ...]) -> bool:
-        return all(b is not None and v >= b for v, b in zip(score, bounds, strict=True))
+    more_is_better = all(
+        weight >= 0
+        for level in levels
+        for u in active
+        for weight in level.weights(units[u].priority)
+    )
 
-    def is_done() -> bool:
-        return _is_complete(problem, active, placements) or is_optimal(search.score())
+    def is_optimal() -> bool:
+        if more_is_better and _is_complete(problem, active, placements):
+            return True
+        pairs = zip(search.score(), bounds, strict=True)
+        return all(bound is not None and value >= bound for value, bound in pairs)
 
-    if not is_done():
+    if not is_optimal():
         empty = FleetState(problem)
         bounds = _tighten(bounds, bound_placement(empty, active, levels, node_limit=1))
-    if not is_done():
+    if not is_optimal():
         proven = search.solve_whole(effort.exact_variables, effort.exact_nodes)
         bounds = _tighten(bounds, proven)
-    if not is_done():
+    if not is_optimal():
         for order in find_orders(state, active, levels, effort.candidates, rng):
             search.adopt(_decode(state, order))
         say(f"best of {effort.candidates} orders places {len(placements)}")
         wanted = effort.work_per_cell * search.num_cells
         work = min(max(wanted, effort.min_work), effort.max_work)
         search.run(RepairLimits(work, PATIENCE + 2 * search.num_cells), is_optimal)
-        _place_leftovers(search)
         say(f"improved plan places {len(placements)}")
+    search.top_up()
     score = search.score()
-    if _is_complete(problem, active, placements):
+    if more_is_better and _is_complete(problem, active, placements):
         bounds = score
     return PlaceResult(placements, levels, score, bounds)
 
@@ -143,18 +150,25 @@ def search_placement(
 def _tighten(
     bounds: tuple[int | None, ...], others: tuple[int | None, ...]
 ) -> tuple[int | None, ...]:
-    """Return the smaller of two bounds for each level."""
-    return tuple(
-        min((b for b in pair if b is not None), default=None)
-        for pair in zip(bounds, others, strict=True)
-    )
+    """Return the smaller of two bounds in the first level where they differ, and what follows it.
+
+    What a bound says of a level holds for plans that reach its own values before it, no others.
+    """
+    found: list[int | None] = []
+    left = [bounds, others]
+    for level in range(len(bounds)):
+        known = [b for b in left if b[level] is not None]
+        least = min((b[level] for b in known if b[level] is not None), default=None)
+        found.append(least)
+        left = [b for b in known if b[level] == least]
+    return tuple(found)
 
 
 def _may_fit(state: FleetState, u: int) -> bool:
     """Tell whether there is room for the floors in sum; cheap, errs upwards only."""
     unit = state.problem.units[u]
     room = sum(min(int(state.fits(t.pod_class).sum()), t.count) for t in unit.tasks)
-    return room >= max(unit.root.min_count - unit.root.running, 1)
+    return room >= unit.count_needed()
 
 
 def _is_complete(
@@ -179,15 +193,6 @@ def _decode(state: FleetState, order: Sequence[int]) -> dict[int, UnitPlacement]
     return placements
 
 
-def _place_leftovers(search: Repair) -> None:
-    """Place whatever still fits, in the scheduler's own order."""
-    for u in search.candidates:
-        if u not in search.placements:
-            placement = place_unit(search.state, search.state.problem.units[u])
-            if placement is not None:
-                search.placements[u] = placement
-
-
 def _place_in_order(state: FleetState, active: Sequence[int]) -> dict[int, UnitPlacement]:
     """Place in the scheduler's order, keeping the room that nominated pods hold.
 
@@ -205,4 +210,7 @@ def _place_in_order(state: FleetState, active: Sequence[int]) -> dict[int, UnitP
             placements[u] = placement
         for hold in holds:
             state.lift(*hold)
-    return placements
+    return placements    return tuple(
+        other if own is None else own if other is None else min(own, other)
+        for own, other in zip(bounds, others, strict=True)
+    )

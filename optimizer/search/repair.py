@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from optimizer.decode import replay
+from optimizer.decode import place_unit, replay
 from optimizer.search.bins import (
     cut_into_cells,
     find_cut_columns,
@@ -23,7 +23,7 @@ from optimizer.search.bins import (
     relax_rows,
 )
 from optimizer.search.exact import FlatKind, describe_flat, solve_exact
-from optimizer.search.score import score_placements
+from optimizer.search.score import count_placed, score_placements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -98,8 +98,8 @@ class Repair:
     """Unit -> kind, None for units with structure."""
     _cost: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
     """i64[cells] variables of one kind in a cell: one where slots decide, else one a node."""
-    _proven: int = 0
-    """Levels that the last piece proved optimal for itself."""
+    _bounds: tuple[float, ...] = ()
+    """Bounds of the last piece's levels, for itself."""
     _work: int = 0
 
     def __post_init__(self) -> None:
@@ -125,12 +125,12 @@ class Repair:
         )
         self._kinds = {u: describe_flat(problem, problem.units[u]) for u in self.candidates}
 
-    def run(self, limits: RepairLimits, is_done: Callable[[tuple[int, ...]], bool]) -> None:
-        """Improve until the limits or `is_done(score)` say stop."""
+    def run(self, limits: RepairLimits, is_done: Callable[[], bool]) -> None:
+        """Improve until the limits or `is_done` say stop."""
         idle = 0
         self._work = 0
         while self._work < limits.work and idle < limits.patience:
-            if len(self.placements) == len(self.candidates) or is_done(self.score()):
+            if is_done():
                 return
             idle = 0 if self._step(limits) else idle + 1
 
@@ -141,7 +141,8 @@ class Repair:
     def adopt(self, other: Mapping[int, UnitPlacement]) -> None:
         """Take over another plan for the same units if it is better."""
         problem = self.state.problem
-        if self.placements and score_placements(problem, other, self.levels) <= self.score():
+        better = score_placements(problem, other, self.levels), len(other)
+        if better <= (self.score(), len(self.placements)):
             return
         for u, placement in self.placements.items():
             replay(self.state, problem.units[u], placement, lift=True)
@@ -150,6 +151,31 @@ class Repair:
         for u, placement in other.items():
             replay(self.state, problem.units[u], placement)
         self.state.forget_journal()
+
+    def top_up(self) -> None:
+        """Leave nothing out that still fits: waiting units, then pods beyond the floor of others.
+
+        In the scheduler's own order; a unit that is placed in part is lifted and placed anew, and
+        that is kept where more of its pods find a node and no level loses.
+        """
+        problem = self.state.problem
+        for u in self.candidates:
+            unit = problem.units[u]
+            before = self.placements.get(u, ())
+            had = count_placed(problem, unit, before)
+            if had.pods == unit.num_pods:
+                continue
+            mark = self.state.mark()
+            replay(self.state, unit, before, lift=True)
+            found = place_unit(self.state, unit)
+            if found is not None:
+                has = count_placed(problem, unit, found)
+                gains = all(level.value([has]) >= level.value([had]) for level in self.levels)
+                if gains and has.pods > had.pods:
+                    self.placements[u] = found
+                    self.state.forget_journal()
+                    continue
+            self.state.undo(mark)
 
     @property
     def num_cells(self) -> int:
@@ -160,15 +186,15 @@ class Repair:
         """Choose anew among all candidates on the whole fleet, where that is small enough.
 
         Returns:
-          The proven value of each leading level; None for the others.
+          What no plan can exceed in each level; None where that is not known.
         """
         if self._count_kinds(self.candidates) * int(self._cost.sum()) > max_variables:
             return (None,) * len(self.levels)
         limits = RepairLimits(1, 1, node_limit)
         waiting = [u for u in self.candidates if u not in self.placements]
         self._redo(sorted(self.placements), waiting, self._cells, limits)
-        proven: list[int | None] = list(self.score()[: self._proven])
-        return tuple(proven + [None] * (len(self.levels) - len(proven)))
+        found = [int(np.floor(b + 1e-4)) if np.isfinite(b) else None for b in self._bounds]
+        return (*found, *[None] * (len(self.levels) - len(found)))
 
     def _count_kinds(self, units: Iterable[int]) -> int:
         """Count what a model lists: kinds of plain gangs, tasks of the others."""
@@ -224,7 +250,7 @@ class Repair:
         result = solve_exact(
             self.state, units, bins, self.levels, node_limit=limits.node_limit, covers=covers
         )
-        self._proven = 0 if result is None else result.proven
+        self._bounds = () if result is None else result.bounds
         if result is not None:
             new = score_placements(problem, result.placements, self.levels)
             if new >= old:

@@ -12,7 +12,7 @@ from builders import make_node, make_pods, make_snapshot, make_spec
 from rich_snapshot import make_rich_snapshot
 
 from data.digest import digest_snapshot
-from topology.model import Budget, Group, ObjectError, PodFlag, Snapshot
+from topology.model import Budget, Group, LabelSelector, ObjectError, PodFlag, Requirement, Snapshot
 
 SMALL = [make_node("n0"), make_node("n1")]
 
@@ -50,6 +50,13 @@ def _intern_backwards(snapshot: Snapshot) -> Snapshot:
     )
 
 
+def _keep_more_labels(snapshot: Snapshot) -> Snapshot:
+    """The same pods with a label that no selector of the snapshot mentions."""
+    pods = snapshot.pods
+    more = tuple({**labels, "example.com/team": "x"} for labels in pods.label_sets)
+    return replace(snapshot, pods=replace(pods, label_sets=more))
+
+
 def _reorder_labels(snapshot: Snapshot) -> Snapshot:
     nodes = (replace(n, labels=dict(reversed(n.labels.items()))) for n in snapshot.nodes)
     return replace(snapshot, nodes=tuple(nodes))
@@ -60,6 +67,7 @@ def _reorder_labels(snapshot: Snapshot) -> Snapshot:
     [
         pytest.param(_intern_backwards, id="interning order"),
         pytest.param(_reorder_labels, id="label order"),
+        pytest.param(_keep_more_labels, id="a label that no selector mentions"),
         pytest.param(
             lambda s: replace(s, errors=(ObjectError("a", "Pod", "b", "c", "d"),), warnings=("w",)),
             id="errors and warnings",
@@ -100,7 +108,8 @@ def _change_pods(**columns: object):
     ],
 )
 def test_depends_on(change):
-    snapshot = make_snapshot(SMALL, make_pods("a", 2, on=["n0", "n1"]))
+    budget = Budget("ml/own", LabelSelector((Requirement("a", "Exists"),)), 1)
+    snapshot = make_snapshot(SMALL, make_pods("a", 2, on=["n0", "n1"]), budgets=[budget])
     assert digest_snapshot(change(snapshot)) != digest_snapshot(snapshot)
 
 

@@ -39,6 +39,14 @@ def test_several_files_are_one_snapshot(tmp_path: Path) -> None:
     assert row.spec.requests == (("cpu", 2000), ("pods", 1))
 
 
+def test_keeps_the_labels_of_pods_that_are_asked_for(tmp_path: Path) -> None:
+    labelled = pod("p")
+    labelled["metadata"]["labels"] = {"team": "red", "tier": "best"}
+    file = write(tmp_path / "all.json", node("n0"), labelled)
+    assert read_snapshot([file]).pods.row(0).labels == {}
+    assert read_snapshot([file], pod_labels=["team"]).pods.row(0).labels == {"team": "red"}
+
+
 def test_a_cluster_info_dump(tmp_path: Path) -> None:
     bare_node = node("n0")
     del bare_node["kind"], bare_node["apiVersion"]

@@ -16,9 +16,7 @@ GATES = [{"name": "example.com/quota"}]
 
 def room(gpus: int, name: str = "n0") -> Obj:
     """A node with so many GPUs."""
-    return node(
-        name, allocatable={"cpu": "64", "memory": "512Gi", "pods": "110", GPU: str(gpus)}
-    )
+    return node(name, allocatable={"cpu": "64", "memory": "512Gi", "pods": "110", GPU: str(gpus)})
 
 
 def members(count: int, *, start: int = 0, group: str = "g", **fields: Any) -> list[Obj]:
@@ -53,7 +51,9 @@ def members(count: int, *, start: int = 0, group: str = "g", **fields: Any) -> l
             1,
             id="case 15: room for one of the extras",
         ),
-        pytest.param([room(2), gang("g", **BASIC), *members(5)], 2, id="case 16: basic, room for 2"),
+        pytest.param(
+            [room(2), gang("g", **BASIC), *members(5)], 2, id="case 16: basic, room for 2"
+        ),
         pytest.param([room(0), gang("g", **BASIC), *members(5)], 0, id="case 17: basic, no room"),
         pytest.param(
             [room(8), gang("g", 4), *members(4), *members(1, start=4, schedulingGates=GATES)],

@@ -35,9 +35,7 @@ def members(group: str, count: int, *, start: int = 0, **fields: Any) -> list[Ob
 def child(name: str, min_count: int, parent: str = "top", **spec: Any) -> Obj:
     """A gang below a composite, made from the same Workload."""
     reference = {"workloadName": "w", "templateName": "t"}
-    return gang(
-        name, min_count, parentCompositePodGroupName=parent, workloadRef=reference, **spec
-    )
+    return gang(name, min_count, parentCompositePodGroupName=parent, workloadRef=reference, **spec)
 
 
 def test_case_27_a_rack_that_holds_the_gang_is_chosen_the_tightest_first() -> None:

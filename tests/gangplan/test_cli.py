@@ -78,6 +78,9 @@ def flawed(tmp_path: Path) -> str:
         pytest.param(["verify", RACKS, "--plan", RACKS], 2, id="plan that is none"),
         pytest.param(["inspect", USAGE, "-O", "/nowhere/x.json"], 2, id="no such folder"),
         pytest.param(["generate", "moonbase", "-O", "/nowhere"], 2, id="no such preset"),
+        pytest.param(
+            ["generate", "clos", "--utilization", "0.99", "-O", "/nowhere"], 2, id="too full"
+        ),
     ],
 )
 def test_status(args: list[str], want_status: int, capfd: pytest.CaptureFixture[str]) -> None:
@@ -239,14 +242,100 @@ def test_snapshot_reads_back(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert run(["snapshot", RACKS, "-O", str(tmp_path / "anonymous"), "--anonymize"]) == 0
 
 
+TEAMS = """
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: ours, namespace: ml, labels: {team: red, tier: best}}
+spec: {containers: [{name: main}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: theirs, namespace: ml, labels: {team: blue}}
+spec: {containers: [{name: main}]}
+"""
+
+
+@pytest.fixture
+def teams(tmp_path: Path) -> str:
+    """A node and two pods of two teams, whose labels no selector mentions."""
+    file = tmp_path / "teams.yaml"
+    file.write_text(NODE + TEAMS)
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("selector", "want_pods"),
+    [
+        pytest.param("team=red", ["pod/ml/ours"], id="equal"),
+        pytest.param("team!=red", ["pod/ml/theirs"], id="not equal"),
+        pytest.param("!tier", ["pod/ml/theirs"], id="absent"),
+        pytest.param("team in (red,blue)", ["pod/ml/ours", "pod/ml/theirs"], id="either"),
+        pytest.param("team=red,tier=worst", [], id="nothing left"),
+    ],
+)
+def test_selector_reads_any_label_of_a_pod(
+    capsys: pytest.CaptureFixture[str], teams: str, selector: str, want_pods: list[str]
+) -> None:
+    assert ask(capsys, "place", teams, "-l", selector, "-o", "name").splitlines() == want_pods
+
+
+def test_a_selector_does_not_make_another_snapshot(
+    capsys: pytest.CaptureFixture[str], teams: str, tmp_path: Path
+) -> None:
+    plan = str(tmp_path / "plan.json")
+    ask(capsys, "place", teams, "-l", "team=red", "-O", plan)
+    assert run(["verify", teams, "--plan", plan]) == 0
+    assert "another snapshot" not in capsys.readouterr().err
+
+
+def test_stored_snapshot_keeps_labels_asked_for(
+    capsys: pytest.CaptureFixture[str], teams: str, tmp_path: Path
+) -> None:
+    folder = str(tmp_path / "stored")
+    kept = ("--keep-label", "team", "--keep-label", "tire")
+    assert run(["snapshot", teams, *kept, "-O", folder]) == 0
+    want_warning = "warning: --keep-label tire: no pod that was read has it"
+    assert want_warning in capsys.readouterr().err.splitlines()
+    assert ask(capsys, "place", folder, "-l", "team=red", "-o", "name") == "pod/ml/ours\n"
+    assert run(["place", folder, "-l", "tier=best"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: -l: no pod that was read has a label 'tier'; ")
+    assert "--keep-label" in err
+
+
 @pytest.mark.parametrize("name", ["fleet", "fleet.json", "fleet.yaml", "fleet.json.gz"])
 def test_generate(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
     path = str(tmp_path / name)
     assert run(["generate", "dgx-h100", "--nodes", "16", "--seed", "3", "-O", path]) == 0
-    assert capsys.readouterr().out == ""
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [line for line in err.splitlines() if line.startswith("GPUs in use: ")]
+    assert os.listdir(tmp_path) == [name]
     document = json.loads(ask(capsys, "inspect", path, "-o", "json"))
     assert document["snapshot"]["nodes"] == 16
     assert document["errors"] == []
+
+
+def test_generate_warns_of_what_a_small_fleet_cannot_hold(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    args = ["generate", "dgx-h100", "--nodes", "3", "--mix", "frontier", "-O", str(tmp_path / "f")]
+    assert run(args) == 0
+    assert "warning: no waiting gang fits " in capsys.readouterr().err
+    assert run([*args, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_generate_keeps_what_it_cannot_replace(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "fleet.json"
+    target.mkdir()
+    assert run(["generate", "dgx-h100", "--nodes", "8", "-O", str(target)]) == 2
+    assert f"error: {target}: cannot be written" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == ["fleet.json"]
 
 
 def test_help_names_every_preset() -> None:

@@ -1,0 +1,626 @@
+"""Why a group is not placed: the cause that comes first, and a message a person can act on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from asking import ask, cause_of, group_of, placed, why_not
+from builders import RACK
+from kube import GPU, composite, container, gang, node, pod, thing
+
+Obj = dict[str, Any]
+HOST = "kubernetes.io/hostname"
+ONE_RACK = {"schedulingConstraints": {"topology": [{"key": RACK}]}}
+GATES = [{"name": "example.com/quota"}]
+APP = {"matchLabels": {"app": "x"}}
+FITS = "it fits an empty cluster, but "
+CORDON = "node(s) were unschedulable"
+
+
+def machine(name: str, gpus: int = 8, rack: str = "", **spec: Any) -> Obj:
+    """A node with so many GPUs."""
+    return node(
+        name,
+        labels={RACK: rack} if rack else {},
+        spec=spec,
+        allocatable={"cpu": "64", "memory": "512Gi", "pods": "110", GPU: str(gpus)},
+    )
+
+
+def members(
+    count: int, *containers: Obj, start: int = 0, group: str = "g", **spec: Any
+) -> list[Obj]:
+    """Pods <group><start> … of a group."""
+    return [
+        pod(f"{group}{i}", *containers, group=group, **spec) for i in range(start, start + count)
+    ]
+
+
+def labelled(name: str, *containers: Obj, **spec: Any) -> Obj:
+    """A pod with the label that selectors of these tests select."""
+    metadata = {"name": name, "namespace": "ml", "labels": {"app": "x"}}
+    return pod(name, *containers, metadata=metadata, **spec)
+
+
+def daemon(name: str, gpus: int, on: str) -> Obj:
+    owner = {"kind": "DaemonSet", "name": "d", "controller": True}
+    metadata = {"name": name, "namespace": "ml", "ownerReferences": [owner]}
+    return pod(name, container(gpus=gpus), on=on, metadata=metadata)
+
+
+def child(name: str, min_count: int) -> Obj:
+    reference = {"workloadName": "w", "templateName": "t"}
+    return gang(name, min_count, parentCompositePodGroupName="top", workloadRef=reference)
+
+
+def apart(key: str) -> Obj:
+    term = {"topologyKey": key, "labelSelector": APP}
+    return {
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    }
+
+
+RACKS = [machine("a", rack="r1"), machine("b", rack="r2")]
+TAKEN = [pod("x", container(gpus=5), on="a"), pod("y", container(gpus=4), on="b")]
+
+
+@pytest.mark.parametrize(
+    ("objects", "want", "want_message"),
+    [
+        pytest.param(
+            [*RACKS, gang("g", 4), *members(3)],
+            "quorum-missing",
+            "it needs 4 pods, but only 3 exist (0 running, 3 pending without gates); 1 more would "
+            "be enough",
+            id="quorum-missing: one pod too few",
+        ),
+        pytest.param(
+            [*RACKS, gang("g", 8), *members(3, on="a"), *members(4, start=3)],
+            "quorum-missing",
+            "it needs 8 pods, but only 7 exist (3 running, 4 pending without gates); 1 more would "
+            "be enough",
+            id="quorum-missing: running ones count",
+        ),
+        pytest.param(
+            [*RACKS, gang("g", 4), *members(2), *members(2, start=2, schedulingGates=GATES)],
+            "quorum-missing",
+            "it needs 4 pods, but only 2 exist (0 running, 2 pending without gates, 2 gated); 2 "
+            "more would be enough",
+            id="quorum-missing: the rest is gated",
+        ),
+        pytest.param(
+            [*RACKS, composite("top", 2), child("g", 4), child("h", 1), *members(3)],
+            "quorum-missing",
+            "composite group ml/top: ml/g needs 4 pods, but only 3 exist (0 running, 3 pending "
+            "without gates); 1 more would be enough",
+            id="quorum-missing: below a composite",
+        ),
+        pytest.param(
+            [*RACKS, gang("g", 2, priority=10), *members(2, priority=5)],
+            "refused",
+            "its scheduler refuses the group: SchedulerError: pod ml/g0 has priority 5, its group "
+            "10",
+            id="refused: priorities differ",
+        ),
+        pytest.param(
+            [*RACKS, gang("g"), *members(1, container(gpus=16))],
+            "impossible",
+            f"each pod asks for {GPU} 16; the largest node it may use offers 8; nodes with 16, or "
+            "pods that ask for at most 8, would be enough",
+            id="impossible: pod larger than a node",
+        ),
+        pytest.param(
+            [*RACKS, gang("g"), *members(1, container("100", gpus=1))],
+            "impossible",
+            "each pod asks for cpu 100; the largest node it may use offers 64; nodes with 100, or "
+            "pods that ask for at most 64, would be enough",
+            id="impossible: too much cpu",
+        ),
+        pytest.param(
+            [*RACKS, gang("g"), *members(1, {"name": "m", "resources": {"requests": {"x/y": 1}}})],
+            "impossible",
+            "each pod asks for x/y 1, which no node it may use offers",
+            id="impossible: a resource nobody offers",
+        ),
+        pytest.param(
+            [
+                node("a", allocatable={"cpu": "4", "pods": "10", GPU: "8"}),
+                node("b", allocatable={"cpu": "64", "pods": "10", GPU: "1"}),
+                gang("g"),
+                *members(1, container("8", gpus=4)),
+            ],
+            "impossible",
+            f"each pod asks for cpu 8 and {GPU} 4; no node offers all of it at once, even when it "
+            "is empty",
+            id="impossible: never both on one node",
+        ),
+        pytest.param(
+            [machine("a"), daemon("d", 6, "a"), gang("g"), *members(1, container(gpus=4))],
+            "impossible",
+            f"each pod asks for {GPU} 4; DaemonSet and static pods leave at most 2 on any node it "
+            "may use",
+            id="impossible: DaemonSet pods stay",
+        ),
+        pytest.param(
+            [*RACKS, gang("g", 9, **ONE_RACK), *members(9)],
+            "impossible",
+            f"it needs 9 pods in one {RACK}; the best domain, r1, holds 8 even when it is empty; a "
+            "domain that holds 9, or fewer or smaller pods, would be enough",
+            id="impossible: wider than a rack",
+        ),
+        pytest.param(
+            [
+                *RACKS,
+                gang("g", 9, **ONE_RACK),
+                *members(8),
+                *members(1, container(gpus=4), start=8),
+            ],
+            "impossible",
+            f"it needs 9 pods in one {RACK}, which ask for {GPU} 12 together; the best domain, r1, "
+            "has 8 even when it is empty; a larger domain, or fewer or smaller pods, would be "
+            "enough",
+            id="impossible: pods of two sizes",
+        ),
+        pytest.param(
+            [*RACKS, gang("g", 17), *members(17)],
+            "impossible",
+            "it needs 17 pods; the nodes it may use hold 16 even when they are empty; more nodes "
+            "or a smaller minimum would be enough",
+            id="impossible: wider than the fleet",
+        ),
+        pytest.param(
+            [*RACKS, gang("g"), *members(1, nodeSelector={"pool": "x"})],
+            "impossible",
+            "no node matches the node selector and affinity of its pods; change them or label "
+            "nodes",
+            id="impossible: no node is selected",
+        ),
+        pytest.param(
+            [*RACKS, gang("g", 2), *members(1), *members(1, start=1, nodeSelector={"pool": "x"})],
+            "impossible",
+            "no node matches the node selector and affinity of ml/g1; change them or label nodes",
+            id="impossible: one pod of two selects no node",
+        ),
+        pytest.param(
+            [
+                *RACKS,
+                composite("top", 2, **ONE_RACK),
+                child("g", 4),
+                child("h", 5),
+                *members(4),
+                *members(5, group="h"),
+            ],
+            "impossible",
+            f"composite group ml/top: it needs 9 pods in one {RACK}; the best domain, r1, holds 8 "
+            "even when it is empty; a domain that holds 9, or fewer or smaller pods, would be "
+            "enough",
+            id="impossible: a composite wider than a rack",
+        ),
+        pytest.param(
+            [*RACKS, gang("g", 3), *(labelled(f"g{i}", group="g", **apart(HOST)) for i in "012")],
+            "impossible",
+            "it needs 3 pods; even when they are empty, the nodes it may use do not hold them "
+            f"apart by {HOST}; more nodes or a smaller minimum would be enough",
+            id="impossible: apart on two nodes",
+        ),
+        pytest.param(
+            [gang("g"), *members(1)],
+            "impossible",
+            "the snapshot holds no node; add nodes to it",
+            id="impossible: no nodes at all",
+        ),
+        pytest.param(
+            [
+                machine("a", 3, "r1"),
+                machine("b", rack="r2"),
+                gang("g", 4, **ONE_RACK),
+                *members(2, on="a"),
+                *members(2, start=2),
+            ],
+            "domain-pinned",
+            f"its 2 running members hold it to {RACK}=r1, which has room for 1 of the 2 pods it "
+            "still needs; it would fit in another domain if it were restarted as a whole",
+            id="domain-pinned: the rack is nearly full",
+        ),
+        pytest.param(
+            [
+                machine("a", 8, "r1", unschedulable=True),
+                machine("b", rack="r2"),
+                gang("g", 4, **ONE_RACK),
+                *members(1, on="a"),
+                *members(3, start=1),
+            ],
+            "domain-pinned",
+            f"its 1 running member holds it to {RACK}=r1, which has room for 0 of the 3 pods it "
+            "still needs; it would fit in another domain if it were restarted as a whole",
+            id="domain-pinned: the rack is cordoned",
+        ),
+        pytest.param(
+            [
+                machine("a"),
+                pod("x", container(gpus=8), on="a", priority=1),
+                gang("g", priority=10),
+                *members(1, priority=10, preemptionPolicy="Never"),
+            ],
+            "policy-never",
+            "evicting work below priority 10 would make room, but its preemption policy is Never; "
+            "set PreemptLowerPriority, or wait",
+            id="policy-never: lower priority runs",
+        ),
+        pytest.param(
+            [
+                machine("a"),
+                pod("x", container(gpus=8), on="a", priority=10),
+                gang("g", priority=10),
+                *members(1, priority=10, preemptionPolicy="Never"),
+            ],
+            "busy",
+            f"{FITS}there is no room for its pod now; one pod asks for {GPU} 1, and the most free "
+            "on a node is 0, on a; room for 1 more would be enough",
+            id="policy-never: not where equal priority runs",
+        ),
+        pytest.param(
+            [machine("a", unschedulable=True), gang("g"), *members(1)],
+            "constraint",
+            "it would fit now if taints, cordons and node readiness were ignored: a is cordoned; "
+            "uncordon or untaint nodes, or add tolerations",
+            id="constraint: cordoned",
+        ),
+        pytest.param(
+            [
+                machine("a", unschedulable=True),
+                machine("b", taints=[{"key": "team", "value": "x", "effect": "NoSchedule"}]),
+                machine("c", taints=[{"key": "gone", "effect": "NoExecute"}]),
+                gang("g", 24),
+                *members(24),
+            ],
+            "constraint",
+            "it would fit now if taints, cordons and node readiness were ignored: c is tainted "
+            "gone; b is tainted team=x; a is cordoned; uncordon or untaint nodes, or add "
+            "tolerations",
+            id="constraint: each node for its own reason",
+        ),
+        pytest.param(
+            [
+                *(machine(f"n{i}", unschedulable=True) for i in range(5)),
+                gang("g", 40),
+                *members(40),
+            ],
+            "constraint",
+            "it would fit now if taints, cordons and node readiness were ignored: n0, n1, n2 and 2 "
+            "more are cordoned; uncordon or untaint nodes, or add tolerations",
+            id="constraint: many nodes",
+        ),
+        pytest.param(
+            [*RACKS, *TAKEN, gang("g", 6, **ONE_RACK), *members(6)],
+            "fragmented",
+            "enough is free in sum for its 6 pods, but not where they may go together; the best "
+            f"{RACK} is r2, which holds 4 of 6 pods now; room for 2 more there would be enough",
+            id="fragmented: over racks",
+        ),
+        pytest.param(
+            [*RACKS, *TAKEN, gang("g"), *members(1, container(gpus=6))],
+            "fragmented",
+            f"enough is free in sum for one pod, but not on one node; one pod asks for {GPU} 6, "
+            "and the most free on a node is 4, on b; room for 1 more would be enough",
+            id="fragmented: over nodes",
+        ),
+        pytest.param(
+            [*RACKS, *TAKEN, gang("g", 10), *members(10)],
+            "busy",
+            f"{FITS}7 of 10 pods have room now; room for 3 more would be enough",
+            id="busy: room for some",
+        ),
+        pytest.param(
+            [*RACKS, *TAKEN, gang("g", 8, **ONE_RACK), *members(8)],
+            "busy",
+            f"{FITS}7 of 8 pods have room now; the best {RACK} is r2, which holds 4 of 8 pods now; "
+            "room for 4 more there would be enough",
+            id="busy: in every rack",
+        ),
+        pytest.param(
+            [machine("a", 4), gang("g", 4), *members(4, on="a"), *members(2, start=4)],
+            "busy",
+            f"{FITS}there is no room for any of its 2 pods now; one pod asks for {GPU} 1, and the "
+            "most free on a node is 0, on a; room for 1 more would be enough",
+            id="busy: extra pods of a group that runs",
+        ),
+    ],
+)
+def test_cause(objects: list[Obj], want: str, want_message: str) -> None:
+    plan = ask(*objects, command="explain")
+    assert placed(plan) == {}
+    cause = cause_of(plan)
+    assert (cause.name, cause.message) == (want, want_message)
+
+
+@pytest.mark.parametrize(
+    ("objects", "want_event"),
+    [
+        pytest.param(
+            [
+                machine("a", unschedulable=True),
+                machine("b", taints=[{"key": "team", "value": "x", "effect": "NoSchedule"}]),
+                machine("c", 1),
+                pod("p", container(gpus=2)),
+            ],
+            f"0/3 nodes are available: 1 Insufficient {GPU}, 1 node(s) had untolerated taint "
+            f"{{team: x}}, 1 {CORDON}.",
+            id="a reason for each node",
+        ),
+        pytest.param(
+            [
+                node("a", allocatable={"cpu": "1", "memory": "1Gi", "pods": "10", GPU: "1"}),
+                pod("p", container("2", gpus=2)),
+            ],
+            f"0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient {GPU}.",
+            id="one node is short of two resources",
+        ),
+        pytest.param(
+            [machine("a"), machine("b"), pod("p", nodeSelector={"pool": "x"})],
+            "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.",
+            id="selector",
+        ),
+        pytest.param(
+            [
+                node("a", allocatable={"cpu": "1", "memory": "1Gi", "pods": "1", GPU: "8"}),
+                pod("r", on="a"),
+                pod("p"),
+            ],
+            "0/1 nodes are available: 1 Too many pods.",
+            id="pod slots",
+        ),
+        pytest.param(
+            [
+                machine("a"),
+                pod("r", container(ports=[{"containerPort": 1, "hostPort": 80}]), on="a"),
+                pod("p", container(ports=[{"containerPort": 2, "hostPort": 80}])),
+            ],
+            "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod "
+            "ports.",
+            id="host ports",
+        ),
+        pytest.param(
+            [machine("a"), labelled("r", on="a"), pod("p", **apart(HOST))],
+            "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules.",
+            id="its own anti-affinity",
+        ),
+        pytest.param(
+            [machine("a"), pod("r", on="a", **apart(HOST)), labelled("p")],
+            "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules.",
+            id="anti-affinity of a running pod",
+        ),
+        pytest.param(
+            [
+                machine("a"),
+                pod(
+                    "p",
+                    affinity={
+                        "podAffinity": {
+                            "requiredDuringSchedulingIgnoredDuringExecution": [
+                                {"topologyKey": HOST, "labelSelector": APP}
+                            ]
+                        }
+                    },
+                ),
+            ],
+            "0/1 nodes are available: 1 node(s) didn't match pod affinity rules.",
+            id="nobody to be near",
+        ),
+        pytest.param(
+            [
+                machine("a", rack="r1"),
+                machine("b", 0, rack="r2"),
+                machine("c"),
+                labelled("r", on="a"),
+                labelled(
+                    "p",
+                    topologySpreadConstraints=[
+                        {
+                            "maxSkew": 1,
+                            "topologyKey": RACK,
+                            "whenUnsatisfiable": "DoNotSchedule",
+                            "labelSelector": APP,
+                        }
+                    ],
+                ),
+            ],
+            f"0/3 nodes are available: 1 Insufficient {GPU}, 1 node(s) didn't match pod topology "
+            "spread constraints, 1 node(s) didn't match pod topology spread constraints (missing "
+            "required label).",
+            id="spread",
+        ),
+    ],
+)
+def test_event(objects: list[Obj], want_event: str) -> None:
+    plan = ask(*objects, command="explain")
+    assert cause_of(plan, "ml/p").details["event"] == want_event
+
+
+def test_no_event_where_every_node_would_take_a_pod() -> None:
+    details = cause_of(ask(machine("a"), gang("g", 9), *members(9))).details
+    assert details == {"asked": 9, "found": 8}
+
+
+def test_causes_come_in_order() -> None:
+    """A group that is short of pods, too wide, pinned and cordoned: each cause hides the next."""
+    cordoned = machine("a", 4, "r1", unschedulable=True)
+    other = machine("b", 4, "r2")
+    running = members(1, on="a")
+
+    def why(pods: int, floor: int, *more: Obj) -> str:
+        group = gang("g", floor, **ONE_RACK)
+        plan = ask(cordoned, *more, group, *running, *members(pods, start=1))
+        return why_not(plan).get("ml/g", "placed")
+
+    assert why(2, 4, other) == "quorum-missing"
+    assert why(8, 9, other) == "impossible"
+    assert why(3, 4, other) == "domain-pinned"
+    assert why(3, 4) == "constraint"
+
+
+def test_numbers_of_details_are_for_programs() -> None:
+    plan = ask(*RACKS, *TAKEN, gang("g", 6, **ONE_RACK), *members(6))
+    assert cause_of(plan).details == {
+        "asked": 6,
+        "podsThatFitAnywhere": 6,
+        "key": RACK,
+        "bestDomain": "r2",
+        "found": 4,
+    }
+
+
+def test_a_group_that_loses_to_another_is_told_so() -> None:
+    plan = ask(
+        machine("a"),
+        gang("g", 8, priority=1),
+        gang("h", 8, priority=2),
+        *members(8, priority=1),
+        *members(8, group="h", priority=2),
+    )
+    assert placed(plan) == {"ml/h": 8}
+    cause = cause_of(plan)
+    assert cause.name == "busy"
+    assert cause.message.endswith("alone it would fit: others that this plan places take the room")
+    assert cause.details["fitsAlone"] is True
+
+
+def test_room_kept_for_a_nominated_pod_is_told() -> None:
+    first = pod("first", container(gpus=8), priority=10, status={"nominatedNodeName": "a"})
+    plan = ask(machine("a"), first, pod("p"), groups=("ml/p",))
+    cause = cause_of(plan, "ml/p")
+    assert cause.name == "busy"
+    assert "room is kept for 1 pod nominated to a node" in cause.message
+    assert cause.details["event"] == f"0/1 nodes are available: 1 Insufficient {GPU}."
+
+
+def test_children_share_the_cause_of_their_composite() -> None:
+    plan = ask(
+        machine("a", 4),
+        composite("top", 2),
+        child("g", 4),
+        child("h", 4),
+        *members(4),
+        *members(4, group="h"),
+    )
+    assert why_not(plan) == {"ml/g": "impossible", "ml/h": "impossible"}
+    assert cause_of(plan).message == cause_of(plan, "ml/h").message
+    assert group_of(plan).composite == "ml/top"
+
+
+DRIVER = "gpu.example.com"
+
+
+def device_objects(total: int, held: int, *, on: str = "a") -> list[Obj]:
+    """A device class, a slice of a node, and a claim that holds some devices of it."""
+    names = [f"gpu-{i}" for i in range(total)]
+    results = [
+        {"request": "r", "driver": DRIVER, "pool": on, "device": name} for name in names[:held]
+    ]
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": held}}
+    return [
+        thing("resource.k8s.io/v1/DeviceClass", "gpu", spec={}),
+        thing(
+            "resource.k8s.io/v1/ResourceSlice",
+            f"slice-{on}",
+            spec={
+                "driver": DRIVER,
+                "nodeName": on,
+                "pool": {"name": on, "generation": 1, "resourceSliceCount": 1},
+                "devices": [{"name": name} for name in names],
+            },
+        ),
+        thing(
+            "resource.k8s.io/v1/ResourceClaim",
+            "old",
+            "ml",
+            spec={"devices": {"requests": [request]}},
+            status={"allocation": {"devices": {"results": results}}},
+        ),
+        thing(
+            "resource.k8s.io/v1/ResourceClaimTemplate",
+            "four",
+            "ml",
+            spec={
+                "spec": {
+                    "devices": {
+                        "requests": [
+                            {"name": "r", "exactly": {"deviceClassName": "gpu", "count": 4}}
+                        ]
+                    }
+                }
+            },
+        ),
+    ]
+
+
+CLAIMING = {"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "four"}]}
+
+
+@pytest.mark.parametrize(
+    ("held", "want", "want_mentions"),
+    [
+        pytest.param(4, None, "", id="enough is free"),
+        pytest.param(
+            6,
+            "device-held",
+            "it asks for 4 of class gpu (2 of 8 are free)",
+            id="devices are held",
+        ),
+    ],
+)
+def test_device_held(held: int, want: str | None, want_mentions: str) -> None:
+    plan = ask(
+        machine("a"), *device_objects(8, held), gang("g"), *members(1, container("1"), **CLAIMING)
+    )
+    assert why_not(plan) == ({"ml/g": want} if want else {})
+    if want:
+        cause = cause_of(plan)
+        assert want_mentions in cause.message
+        assert cause.details["devices"] == {"gpu": {"asked": 4, "free": 2, "total": 8}}
+        assert cause.details["event"] == "0/1 nodes are available: 1 cannot allocate all claims."
+
+
+def test_a_placement_that_relies_on_claims_is_conditional() -> None:
+    plan = ask(
+        machine("a"), *device_objects(8, 4), gang("g"), *members(1, container("1"), **CLAIMING)
+    )
+    assert placed(plan) == {"ml/g": 1}
+    ((group, reason),) = plan.conditional
+    assert group == "ml/g"
+    assert "resource claims" in reason
+
+
+def test_case_63_an_allocated_claim_holds_its_pod_to_a_node() -> None:
+    claim = thing(
+        "resource.k8s.io/v1/ResourceClaim",
+        "mine",
+        "ml",
+        spec={"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}},
+        status={
+            "allocation": {
+                "devices": {
+                    "results": [{"request": "r", "driver": DRIVER, "pool": "b", "device": "gpu-0"}]
+                },
+                "nodeSelector": {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchFields": [
+                                {"key": "metadata.name", "operator": "In", "values": ["b"]}
+                            ]
+                        }
+                    ]
+                },
+            }
+        },
+    )
+    wanting = pod("p", resourceClaims=[{"name": "gpus", "resourceClaimName": "mine"}])
+    here = ask(machine("a"), machine("b"), claim, wanting)
+    assert [p.node for p in group_of(here, "ml/p").pods] == ["b"]
+    full = ask(machine("a"), machine("b"), claim, wanting, pod("x", container(gpus=8), on="b"))
+    assert why_not(full) == {"ml/p": "busy"}
+    assert cause_of(full, "ml/p").details["nodes"] == {
+        f"Insufficient {GPU}": 1,
+        "cannot allocate all claims": 1,
+    }
