@@ -157,10 +157,10 @@ def _tighten(
     found: list[int | None] = []
     left = [bounds, others]
     for level in range(len(bounds)):
-        known = [b for b in left if b[level] is not None]
-        least = min((b[level] for b in known if b[level] is not None), default=None)
+        values = [value for b in left if (value := b[level]) is not None]
+        least = min(values, default=None)
         found.append(least)
-        left = [b for b in known if b[level] == least]
+        left = [b for b in left if least is not None and b[level] == least]
     return tuple(found)
 
 
@@ -210,7 +210,4 @@ def _place_in_order(state: FleetState, active: Sequence[int]) -> dict[int, UnitP
             placements[u] = placement
         for hold in holds:
             state.lift(*hold)
-    return placements    return tuple(
-        other if own is None else own if other is None else min(own, other)
-        for own, other in zip(bounds, others, strict=True)
-    )
+    return placements
