@@ -8,11 +8,12 @@ count, nor do entries that no pod uses.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 import numpy as np
 
 from topology.assemble import find_pod_keys
@@ -81,13 +82,21 @@ def _sort_table(
 
 
 def _encode(value: object) -> bytes:
-    return msgspec.json.encode(value, order="sorted", enc_hook=_encode_mapping)
+    # The standard library, because planning must also run where msgspec is not installed.
+    text = json.dumps(
+        value, default=_expand, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
+    return text.encode("utf-8", "surrogatepass")
 
 
-def _encode_mapping(value: object) -> Any:
+def _expand(value: object) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return dict(value)
-    raise NotImplementedError(f"cannot encode {type(value).__name__}")
+    if isinstance(value, Set):
+        return sorted(value)
+    raise TypeError(f"cannot encode {type(value).__name__}")
 
 
 def _as_bytes(column: NDArray[Any], dtype: str) -> bytes:

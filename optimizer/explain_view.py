@@ -63,18 +63,22 @@ def name_part(snapshot: Snapshot, unit: Unit, at: int) -> str:
 
 
 def name_arrangement(view: View) -> str:
-    """Return what an arrangement has to obey besides room, in words."""
+    """Return what an arrangement has to obey besides room, as an end of a sentence."""
     columns = view.problem.columns
     rules: list[str] = []
     for node in view.unit.tree:
-        rules += [f"in runs of {size} to one {columns[c].key}" for c, size in node.slices]
-        if node.group != NO_GROUP:
-            group = view.problem.snapshot.groups[node.group]
-            rules += [f"alone of their kind in a {e.key}" for e in group.exclusive if e.key]
+        rules += [f"every {size} share one {columns[c].key}" for c, size in node.slices]
+        if node.group == NO_GROUP:
+            continue
+        for entry in view.problem.snapshot.groups[node.group].exclusive:
+            if entry.key is None:
+                rules.append("they keep out of what other groups of their kind hold alone")
+            else:
+                rules.append(f"no other group of its kind is in its {entry.key}")
     for task in view.unit.tasks:
         spec = view.spec_of(task.pod_class)
-        rules += [f"spread over {t.key} by at most {t.max_skew}" for t in spec.spread]
-        rules += [f"apart by {t.key}" for t in spec.anti_affinity]
+        rules += [f"they differ by at most {t.max_skew} between each {t.key}" for t in spec.spread]
+        rules += [f"they are apart by {t.key}" for t in spec.anti_affinity]
         if spec.host_ports:
-            rules.append("with one host port to a node")
-    return " and ".join(dict.fromkeys(rules)) or "together"
+            rules.append("no node gives a host port twice")
+    return f"so that {' and '.join(dict.fromkeys(rules))}" if rules else "together"

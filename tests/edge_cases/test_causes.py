@@ -200,8 +200,8 @@ TAKEN = [pod("x", container(gpus=5), on="a"), pod("y", container(gpus=4), on="b"
         pytest.param(
             [*RACKS, gang("g", 3), *(labelled(f"g{i}", group="g", **apart(HOST)) for i in "012")],
             "impossible",
-            "it needs 3 pods; even when they are empty, the nodes it may use do not hold them "
-            f"apart by {HOST}; more nodes or a smaller minimum would be enough",
+            "it needs 3 pods; even when they are empty, the nodes it may use do not hold them so "
+            f"that they are apart by {HOST}; more nodes or a smaller minimum would be enough",
             id="impossible: apart on two nodes",
         ),
         pytest.param(
