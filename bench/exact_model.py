@@ -20,7 +20,7 @@ from topology.selectors import find_untolerated, matches_node_affinity, matches_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from topology.model import AffinityTerm, PodSpec, Snapshot, SpreadTerm
+    from topology.model import AffinityTerm, Node, PodSpec, Snapshot, SpreadTerm
 
 __all__ = ["ExactAnswer", "count_levels", "list_levels", "solve_placement"]
 
@@ -120,7 +120,7 @@ class _Facts:
 
     def worth(self, p: int, level: LevelName) -> int:
         """Return what one more placed pod adds to a level other than groups."""
-        gpus = self.snapshot.pods.specs[self.snapshot.pods.spec[p]].gpus
+        gpus: int = self.snapshot.pods.row(p).spec.gpus
         match level.criterion:
             case "podsPlaced":
                 return 1
@@ -280,11 +280,11 @@ class _Model:
             for n in range(len(self.snapshot.nodes)):
                 if (kind, n) not in self.put:
                     continue
-                value = self.domain(n, path)
-                if value is None:
+                here = self.domain(n, path)
+                if here is None:
                     self.cp.add(self.put[kind, n] == 0)
                 else:
-                    self.cp.add(self.put[kind, n] == 0).only_enforce_if(chosen[value].negated())
+                    self.cp.add(self.put[kind, n] == 0).only_enforce_if(chosen[here].negated())
 
     def _add_slices(self, g: int, path: Sequence[str], size: int) -> None:
         kinds = self.below(g)
@@ -452,7 +452,7 @@ class _Model:
         )
 
 
-def _may_enter(spec: PodSpec, node: Any) -> bool:
+def _may_enter(spec: PodSpec, node: Node) -> bool:
     keyed = (t.key for t in (*spec.affinity, *spec.spread))
     return (
         node.ready

@@ -1,0 +1,1 @@
+"""Benchmarks: quality on instances with known optima, speed as ratios to named baselines."""
