@@ -86,6 +86,8 @@ def tell_plan(plan: Plan, snapshot: Snapshot, streams: Streams) -> None:
     for warning in plan.warnings:
         if warning not in snapshot.warnings:
             streams.warning(warning)
+    if not plan.groups:
+        streams.note("no pod waits for a node")
     for group, reason in plan.conditional:
         streams.warning(f"{group}: is placed on condition: {reason}")
     if plan.verification is not None:

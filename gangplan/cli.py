@@ -251,7 +251,7 @@ def verify(
     plan: Annotated[
         str,
         typer.Option(
-            metavar="FILE", help="A plan in JSON, as `-o json` prints it.", show_default=False
+            metavar="FILE", help="A plan as `-o json` or `-o yaml` printed it.", show_default=False
         ),
     ],
     form: Format = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from topology.errors import RequestError
 
@@ -16,7 +16,7 @@ __all__ = ["load_plan"]
 
 
 def load_plan(path: str) -> Plan:
-    """Read a Plan document in JSON from a file, or from standard input (`-`).
+    """Read a Plan document in JSON or YAML from a file, or from standard input (`-`).
 
     Raises:
       RequestError: When the file cannot be read or is no Plan document.
@@ -27,15 +27,28 @@ def load_plan(path: str) -> Plan:
         content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as problem:
         raise RequestError(f"{path}: cannot be read: {problem.strerror}") from None
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError) as problem:
-        raise RequestError(
-            f"{path}: is no JSON ({problem}); save a plan by `gangplan place ... -o json`"
-        ) from None
+    document = _parse(content, path)
     if not isinstance(document, dict):
         raise RequestError(f"{path}: holds no object; save a plan by `gangplan place ... -o json`")
     try:
         return plan_from_dict(document)
     except RequestError as problem:
         raise RequestError(f"{path}: {problem}") from None
+
+
+def _parse(content: bytes, path: str) -> Any:
+    """Return the one document of a file that `-o json` or `-o yaml` printed."""
+    from data.yaml_documents import YamlProblem, load_documents
+
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise RequestError(f"{path}: is nested too deeply; give a plan as it was printed") from None
+    except ValueError:
+        pass
+    try:
+        return next(load_documents(content), None)
+    except YamlProblem as problem:
+        raise RequestError(
+            f"{path}: {problem}; save a plan by `gangplan place ... -o json`"
+        ) from None

@@ -82,7 +82,7 @@ def write_answer(answer: bytes, path: Path | None) -> None:
     A reader that went away (`| head`) is no error.
 
     Raises:
-      RequestError: When the file cannot be written.
+      RequestError: When it cannot be written.
     """
     if path is not None:
         write_file(path, answer)
@@ -90,9 +90,11 @@ def write_answer(answer: bytes, path: Path | None) -> None:
     try:
         sys.stdout.buffer.write(answer)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as problem:
         # The interpreter flushes once more when it ends; give it somewhere to flush to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(problem, BrokenPipeError):
+            raise RequestError(f"standard output: cannot be written: {problem.strerror}") from None
 
 
 def write_file(path: Path, content: bytes) -> None:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from optimizer.decode import seat_pods
 from optimizer.explain import Explainer
+from optimizer.explain_words import say_quorum
 from optimizer.fragmentation import measure_fragmentation
 from topology.levels import NO_DOMAIN
 from topology.model import NO_GROUP
@@ -27,21 +29,15 @@ __all__ = [
     "describe_bound",
     "describe_groups",
     "find_conditions",
+    "find_idle",
 ]
 
 
 def assign_pods(problem: Problem, result: PlaceResult) -> dict[int, int]:
-    """Give every placed pod its node: the pods of a task in order, along its fills."""
+    """Give every placed pod of every unit its node."""
     placed: dict[int, int] = {}
     for u, placement in result.placements.items():
-        unit = problem.units[u]
-        done = [0] * len(unit.tasks)
-        for fill in placement:
-            pods = unit.tasks[fill.task].pods
-            for node, count in zip(fill.nodes.tolist(), fill.counts.tolist(), strict=True):
-                for pod in pods[done[fill.task] : done[fill.task] + count]:
-                    placed[pod] = node
-                done[fill.task] += count
+        placed |= seat_pods(problem.units[u], placement)
     return placed
 
 
@@ -54,16 +50,31 @@ def describe_groups(
 ) -> tuple[GroupPlan, ...]:
     """Write the entry of every group of the request, sorted by reference."""
     unplaced = [
-        unit for unit in problem.units if not any(p in placed for t in unit.tasks for p in t.pods)
+        unit
+        for unit in problem.units
+        if not (_is_idle(unit) or any(p in placed for t in unit.tasks for p in t.pods))
     ]
     if unplaced:
         progress(f"explaining {len(unplaced)} groups that are not placed")
     explainer = Explainer(snapshot, request, problem, placed, [u.ref for u in unplaced])
-    causes = {unit.ref: explainer.explain(unit) for unit in unplaced}
+    causes = {unit.key: explainer.explain(unit) for unit in unplaced}
     entries: list[GroupPlan] = []
     for unit in problem.units:
-        entries += _describe_unit(snapshot, problem, unit, placed, causes.get(unit.ref))
+        entries += _describe_unit(snapshot, problem, unit, placed, causes.get(unit.key))
     return tuple(sorted(entries, key=lambda e: e.group))
+
+
+def find_idle(problem: Problem) -> list[str]:
+    """Return a line for each unit of the request that has nothing to place and lacks nothing."""
+    return [
+        f"group {unit.ref} has no pod that waits for a node; it is left out"
+        for unit in problem.units
+        if _is_idle(unit)
+    ]
+
+
+def _is_idle(unit: Unit) -> bool:
+    return not unit.tasks and unit.has_quorum()
 
 
 def _describe_unit(
@@ -95,7 +106,9 @@ def _describe_unit(
         own = tuple(_describe_pod(snapshot, p, placed[p]) for p in members if p in placed)
         waiting = tuple(pods.refs[p] for p in members if p not in placed)
         why = cause
-        if not own and cause is None:
+        if not own and cause is None and not unit.has_quorum(at):
+            why = Cause("quorum-missing", *say_quorum(snapshot, unit, at))
+        elif not own and cause is None:
             why = Cause(
                 "busy",
                 "the rest of its composite group is placed without it: it needs more room than is "

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Indices = NDArray[np.int64]
 
-__all__ = ["Fill", "UnitPlacement", "order_classes", "place_unit", "replay"]
+__all__ = ["Fill", "UnitPlacement", "order_classes", "place_unit", "replay", "seat_pods"]
 
 MAX_TRIES = 48
 """Domains tried for a node of the tree whose capacity is not exact (several classes, levels)."""
@@ -59,6 +59,19 @@ def replay(state: FleetState, unit: Unit, placement: UnitPlacement, *, lift: boo
             at = parents.get(at)
     for at, nodes in owners.items():
         state.own(unit.tree[at].exclusive, np.concatenate(nodes), -1 if lift else 1)
+
+
+def seat_pods(unit: Unit, placement: UnitPlacement) -> dict[int, int]:
+    """Give every placed pod its node: the pods of a task in order, along its fills."""
+    seats: dict[int, int] = {}
+    done = [0] * len(unit.tasks)
+    for fill in placement:
+        pods = unit.tasks[fill.task].pods
+        for node, count in zip(fill.nodes.tolist(), fill.counts.tolist(), strict=True):
+            for pod in pods[done[fill.task] : done[fill.task] + count]:
+                seats[pod] = node
+            done[fill.task] += count
+    return seats
 
 
 def place_unit(

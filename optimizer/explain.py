@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.decode import UnitPlacement
-    from optimizer.problem import Unit
+    from optimizer.problem import Unit, UnitKey
     from topology.model import Snapshot
     from topology.plan import CauseName, Request
 
@@ -99,10 +99,10 @@ class Explainer:
     unplaced: Sequence[str]
     """Refs of the units to explain."""
     _states: dict[Relax, FleetState] = field(default_factory=dict)
-    _index: dict[Relax, dict[str, int]] = field(default_factory=dict)
+    _index: dict[Relax, dict[UnitKey, int]] = field(default_factory=dict)
     _found: dict[tuple[Relax, object], tuple[int, ...] | None] = field(default_factory=dict)
     _free: dict[Relax, NDArray[np.int64]] = field(default_factory=dict)
-    _events: dict[tuple[int, str], tuple[dict[str, int], int]] = field(default_factory=dict)
+    _events: dict[object, tuple[dict[str, int], int]] = field(default_factory=dict)
 
     def explain(self, unit: Unit) -> Cause:
         """Return the cause of one unit of `unplaced`."""
@@ -118,28 +118,33 @@ class Explainer:
             return Cause("quorum-missing", *say_quorum(self.snapshot, unit))
         if unit.blocked:
             return Cause("refused", f"its scheduler refuses the group: {unit.blocked}")
+        now = self._choose_view(unit)
         if not self._fits(unit, _EMPTIED):
             words = say_impossible(self._view(unit, _EMPTIED))
-            return self._with_event(unit, "impossible", *words)
+            return self._with_event(now, "impossible", *words)
         is_pinned = any(r.pinned != FREE_CHOICE for n in unit.tree for r in n.required)
-        if is_pinned and self._fits(unit, Relax(pins=True)):
-            return self._with_event(unit, "domain-pinned", *say_pinned(self._view(unit, Relax())))
-        if self._has_claims(unit) and self._fits(unit, Relax(devices=True)):
-            return self._with_event(unit, "device-held", *say_devices(self._view(unit, Relax())))
+        if is_pinned and self._fits(unit, replace(now.relax, pins=True)):
+            return self._with_event(now, "domain-pinned", *say_pinned(now))
+        if self._has_claims(unit) and self._fits(unit, replace(now.relax, devices=True)):
+            return self._with_event(now, "device-held", *say_devices(now))
         never = unit.root.group >= 0 and self.snapshot.groups[unit.root.group].never_preempts
-        if never and self._fits(unit, Relax(evictable_below=unit.priority)):
+        if never and self._fits(unit, replace(now.relax, evictable_below=unit.priority)):
             message = (
                 f"evicting work below priority {unit.priority} would make room, but its preemption "
                 "policy is Never; set PreemptLowerPriority, or wait"
             )
-            return self._with_event(unit, "policy-never", message, {"priority": unit.priority})
-        nodes = self._find(unit, Relax(filters=True))
+            return self._with_event(now, "policy-never", message, {"priority": unit.priority})
+        nodes = self._find(unit, replace(now.relax, filters=True))
         if nodes is not None:
-            words = say_filters(self._view(unit, Relax()), nodes)
-            return self._with_event(unit, "constraint", *words)
-        return self._explain_room(unit)
+            return self._with_event(now, "constraint", *say_filters(now, nodes))
+        return self._explain_room(now)
 
-    def _state(self, relax: Relax) -> tuple[FleetState, dict[str, int]]:
+    def _choose_view(self, unit: Unit) -> View:
+        """Return the unit in the fleet as it is, or, where it fits there, as the plan leaves it."""
+        alone = Relax(plan=bool(self.placed))
+        return self._view(unit, alone if not self._fits(unit, alone) else Relax())
+
+    def _state(self, relax: Relax) -> tuple[FleetState, dict[UnitKey, int]]:
         if relax not in self._states:
             problem = build_problem(
                 self.snapshot,
@@ -149,7 +154,7 @@ class Explainer:
                 only=self.unplaced,
             )
             self._states[relax] = FleetState(problem)
-            self._index[relax] = {unit.ref: u for u, unit in enumerate(problem.units)}
+            self._index[relax] = {unit.key: u for u, unit in enumerate(problem.units)}
         return self._states[relax], self._index[relax]
 
     def _placed_under(self, relax: Relax) -> Mapping[int, int]:
@@ -163,17 +168,17 @@ class Explainer:
                 self.snapshot, problem.resources, relax, self._placed_under(relax)
             )
         free = self._free[relax]
-        u = index[unit.ref]
+        u = index[unit.key]
         if problem.reservations:
             free = free.copy()
             for pod_class, node in find_nominated(problem, u):
                 free[node] -= problem.amounts[pod_class]
-        return View(state, problem.units[u], free)
+        return View(state, u, relax, free)
 
     def _find(self, unit: Unit, relax: Relax) -> tuple[int, ...] | None:
         state, index = self._state(relax)
-        u = index[unit.ref]
-        kind = describe_flat(state.problem, state.problem.units[u]) or unit.ref
+        u = index[unit.key]
+        kind = describe_flat(state.problem, state.problem.units[u]) or unit.key
         key = (relax, kind)
         if key not in self._found:
             self._found[key] = find_nodes(state, u)
@@ -186,39 +191,43 @@ class Explainer:
         specs = self.snapshot.pods.specs
         return any(specs[self.problem.class_specs[t.pod_class]].claims for t in unit.tasks)
 
-    def _explain_room(self, unit: Unit) -> Cause:
-        view = self._view(unit, Relax())
-        mark = view.state.mark()
-        holds = hold_nominated(view.state, self._index[Relax()][unit.ref])
-        enough = has_enough_in_sum(view)
-        message, details = say_room(view, enough=enough)
-        view.state.undo(mark)
+    def _explain_room(self, now: View) -> Cause:
+        mark = now.state.mark()
+        holds = hold_nominated(now.state, now.index)
+        enough = has_enough_in_sum(now)
+        message, details = say_room(now, enough=enough, fits_alone=self._fits_alone(now))
+        now.state.undo(mark)
         if holds:
             message += f"; room is kept for {count_pods(len(holds))} nominated to a node"
             details["nominatedPods"] = len(holds)
-        if self.placed and self._fits(unit, Relax(plan=True)):
-            message += "; alone it would fit: others that this plan places take the room"
-            details["fitsAlone"] = True
-        return self._with_event(unit, "fragmented" if enough else "busy", message, details)
+        return self._with_event(now, "fragmented" if enough else "busy", message, details)
+
+    def _fits_alone(self, now: View) -> bool:
+        """Tell whether `_choose_view` found that only the rest of the plan is in the way."""
+        return bool(self.placed) and not now.relax.plan
 
     def _with_event(
-        self, unit: Unit, name: CauseName, message: str, details: dict[str, Any]
+        self, now: View, name: CauseName, message: str, details: dict[str, Any]
     ) -> Cause:
-        reasons, passing = self._count_reasons(unit)
+        if self._fits_alone(now) and "fitsAlone" not in details and name != "impossible":
+            others = "alone it would fit, but the others of this plan take the room; beside them"
+            message = f"{others} {message}"
+            details = details | {"fitsAlone": True}
+        reasons, passing = self._count_reasons(now)
         if reasons:
             event = format_event(reasons, len(self.snapshot.nodes), passing)
             details = details | {"nodes": reasons, "event": event}
         return Cause(name, message, details)
 
-    def _count_reasons(self, unit: Unit) -> tuple[dict[str, int], int]:
-        """Count what the scheduler would say of the unit's most difficult pod as things stand."""
-        view = self._view(unit, Relax())
-        problem = view.problem
-        whose = unit.ref if problem.reservations else ""
+    def _count_reasons(self, now: View) -> tuple[dict[str, int], int]:
+        """Count what the scheduler would say of the unit's most difficult pod."""
+        problem = now.problem
+        whose = now.unit.key if problem.reservations else None
         found = []
-        for pod_class in sorted({t.pod_class for t in view.unit.tasks}):
-            if (pod_class, whose) not in self._events:
-                self._events[pod_class, whose] = count_reasons(problem, pod_class, view.free)
-            found.append((-int(problem.class_gpus[pod_class]), self._events[pod_class, whose]))
+        for pod_class in sorted({t.pod_class for t in now.unit.tasks}):
+            key = (now.relax, pod_class, whose)
+            if key not in self._events:
+                self._events[key] = count_reasons(problem, pod_class, now.free)
+            found.append((-int(problem.class_gpus[pod_class]), self._events[key]))
         _, (reasons, passing) = min(found, key=lambda entry: (entry[1][1], entry[0]))
         return reasons, passing

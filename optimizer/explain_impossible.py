@@ -141,6 +141,8 @@ def _say_impossible_pod(view: View, pod_class: int) -> Words:
             f"most {format_quantity(max(offered, 0), resource)} on any node it may use",
             details,
         )
+    if resource == PODS and offered <= 0:
+        return "no node it may use offers room for a single pod", details
     if offered <= 0:
         return (
             f"{each} asks for {write_amount(resource, amount)}, which no node it may use offers",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.fleet_state import FleetState
-    from optimizer.problem import Problem, Unit
+    from optimizer.problem import Problem, Relax, Unit
     from topology.model import PodSpec, Snapshot
 
 __all__ = ["View", "Words", "count_pods", "name_arrangement", "name_part", "write_amount"]
@@ -27,14 +27,22 @@ class View:
     """A unit in a fleet, perhaps a changed one."""
 
     state: FleetState
-    unit: Unit
+    index: int
+    """Of the unit in `Problem.units`."""
+    relax: Relax
+    """What is changed."""
     free: NDArray[np.int64]
-    """i64[N, R] exact amounts, before anything the state has taken."""
+    """i64[N, R] exact amounts, less what nominated pods keep the unit from."""
 
     @property
     def problem(self) -> Problem:
         """The problem of the state."""
         return self.state.problem
+
+    @property
+    def unit(self) -> Unit:
+        """The unit as it is in this fleet."""
+        return self.problem.units[self.index]
 
     def spec_of(self, pod_class: int) -> PodSpec:
         """The spec of a class."""

@@ -5,10 +5,12 @@ Amounts in details are Kubernetes quantities; pods, groups and nodes are counts.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optimizer.decode import place_unit
 from optimizer.explain_view import count_pods, name_arrangement, name_part, write_amount
 from optimizer.node_reasons import CORDONED, NOT_READY, find_filter
 from optimizer.problem import BROKEN, FREE_CHOICE
@@ -44,9 +46,10 @@ __all__ = [
 # Too few pods
 
 
-def say_quorum(snapshot: Snapshot, unit: Unit) -> Words:
-    """Say which floor has too few pods, or that too few groups are ready."""
-    for at, node in enumerate(unit.tree):
+def say_quorum(snapshot: Snapshot, unit: Unit, top: int = 0) -> Words:
+    """Say which floor of a subtree has too few pods, or that too few groups are ready."""
+    for at in unit.walk(top):
+        node = unit.tree[at]
         have = unit.count_members(at)
         if have >= node.min_count:
             continue
@@ -68,10 +71,11 @@ def say_quorum(snapshot: Snapshot, unit: Unit) -> Words:
                 **{what: count for what, count in held.items() if count},
             },
         )
-    ready = sum(unit.has_quorum(c) for c in unit.root.children)
+    node = unit.tree[top]
+    ready = sum(unit.has_quorum(c) for c in node.children)
     return (
-        f"it needs {unit.root.min_groups} of its groups, but only {ready} have the pods they need",
-        {"minGroups": unit.root.min_groups, "ready": ready},
+        f"it needs {node.min_groups} of its groups, but only {ready} have the pods they need",
+        {"minGroups": node.min_groups, "ready": ready},
     )
 
 
@@ -190,8 +194,14 @@ def has_enough_in_sum(view: View) -> bool:
     return find_short(asked, view.free[usable], view.problem.resources) is None
 
 
-def say_room(view: View, *, enough: bool) -> Words:
-    """Say how much room there is now, and how much would be enough."""
+def say_room(view: View, *, enough: bool, fits_alone: bool) -> Words:
+    """Say how much room there is now, and how much would be enough.
+
+    Args:
+      view: The fleet as it is, or as the plan leaves it.
+      enough: What `has_enough_in_sum` says.
+      fits_alone: It would fit the fleet as it is.
+    """
     needed = count_needed(view.problem, view.unit)
     wanted, room = needed.total(), count_room(view.state, needed)
     details: dict[str, Any] = {"asked": wanted, "podsThatFitAnywhere": room}
@@ -203,7 +213,11 @@ def say_room(view: View, *, enough: bool) -> Words:
         tail = f"{_say_largest_hole(view, needed)}room for {wanted - room} more would be enough"
     else:
         tail = f"no arrangement holds them {name_arrangement(view)}"
-    if enough and wanted == 1:
+    if fits_alone:
+        details["fitsAlone"] = True
+        left = f"leave room for {room} of {count_pods(wanted)}"
+        head = f"alone it would fit, but the others of this plan {left}"
+    elif enough and wanted == 1:
         head = "enough is free in sum for one pod, but not on one node"
     elif enough:
         mine = count_pods(wanted)
@@ -224,8 +238,21 @@ def _say_best(view: View, best: BestDomain) -> str:
             f"{count_pods(best.wanted)} now; room for {best.wanted - best.room} more there would "
             "be enough"
         )
+    parts, room = len(view.unit.root.children), _count_parts(view)
+    if 0 < room < parts:
+        return f"{room} of its {parts} parts have room at the same time"
     rules = name_arrangement(view)
     return f"the best {best.key} is {best.value}, but its pods do not fit there {rules}"
+
+
+def _count_parts(view: View) -> int:
+    """Count the children of the root that fit beside one another, hardest first."""
+    root = replace(view.unit.root, min_count=0, min_groups=0)
+    mark = view.state.mark()
+    fills = place_unit(view.state, replace(view.unit, tree=(root, *view.unit.tree[1:])))
+    view.state.undo(mark)
+    leaves = {view.unit.tasks[fill.task].leaf for fill in fills or ()}
+    return sum(not leaves.isdisjoint(view.unit.walk(child)) for child in root.children)
 
 
 def _say_largest_hole(view: View, needed: Mapping[int, int]) -> str:

@@ -74,6 +74,7 @@ class FleetState:
         self._holders = [c.holders.copy() for c in tables.conflicts]
         self._matched = [c.matched.copy() for c in tables.conflicts]
         self._spread = [s.counts.copy() for s in tables.spreads]
+        self._attracted = [np.zeros(a.size, np.int32) for a in tables.attractions]
         self._owner = [e.owner.copy() for e in tables.exclusive]
         self._keyed = [e.is_keyed.copy() for e in tables.exclusive]
         # (rule, domain) -> owner -> fills that stand there; what stood before counts as one.
@@ -199,6 +200,10 @@ class FleetState:
                 codes = spread.codes[nodes]
                 inside = codes != NO_DOMAIN
                 np.add.at(self._spread[t], codes[inside], counts[inside].astype(np.int32))
+        for t, attraction in enumerate(problem.interactions.attractions):
+            if signature.attracts >> t & 1:
+                codes = attraction.codes[nodes]
+                np.add.at(self._attracted[t], codes, counts.astype(np.int32))
 
     def standing(self, conflict: int, domain: int) -> tuple[int, int]:
         """Return how many holders and matched pods of a conflict stand in a domain."""
@@ -208,10 +213,13 @@ class FleetState:
         """Return i32[D]: matching pods of a spread constraint in each domain."""
         return self._spread[spread]
 
+    def attracted(self, attraction: int) -> NDArray[np.int32]:
+        """Return i32[D]: new carriers of an attraction in each domain."""
+        return self._attracted[attraction]
+
     def is_coupled(self, pod_class: int) -> bool:
-        """Tell whether pods of a class are concerned by other new pods (conflict or spread)."""
-        signature = self.problem.signatures[pod_class]
-        return bool(signature.holds or signature.matched or signature.spreads)
+        """Tell whether other new pods decide where pods of a class may go, or the reverse."""
+        return self.problem.signatures[pod_class].is_coupled
 
     def has_spread(self, pod_class: int) -> bool:
         """Tell whether a class has a hard spread constraint of its own."""
@@ -242,6 +250,9 @@ class FleetState:
                 keep[order[first]] = True
                 fits[~keep] = 0
                 fits[inside] = np.minimum(fits[inside], 1)
+        for t, attraction in enumerate(self.problem.interactions.attractions):
+            if signature.attracts >> t & 1 and self._attracted[t].any():
+                fits[self._attracted[t][attraction.codes[nodes]] == 0] = 0
         for t, spread in enumerate(self.problem.interactions.spreads):
             if signature.spreads >> t & 1:
                 codes = spread.codes[nodes]

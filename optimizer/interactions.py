@@ -37,6 +37,7 @@ __all__ = [
     "NO_OWNER",
     "NO_SPREAD",
     "NO_SPREAD_LABEL",
+    "Attraction",
     "Conflict",
     "ExclusiveClass",
     "ExclusiveRule",
@@ -93,6 +94,19 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
+class Attraction:
+    """An affinity term that only its own carriers meet: all of them go to one domain.
+
+    No pod that stands meets it, so the first carrier may go anywhere; the others follow it.
+    """
+
+    term: AffinityTerm
+    codes: NDArray[np.int32]
+    size: int
+    """Domains of the key."""
+
+
+@dataclass(frozen=True, slots=True)
 class ExclusiveClass:
     """One (peers, key): who owns each domain now."""
 
@@ -116,13 +130,19 @@ class ExclusiveRule:
 
 
 class Signature(NamedTuple):
-    """What makes pods of one spec differ: bits over conflicts and spreads, affinity mask."""
+    """What makes pods of one spec differ: bits over the tables, and an affinity mask."""
 
     holds: int = 0
     matched: int = 0
     spreads: int = 0
     spread_matched: int = 0
     affinity: int = 0
+    attracts: int = 0
+
+    @property
+    def is_coupled(self) -> bool:
+        """Tell whether other new pods decide where such a pod may go, or it decides for them."""
+        return any((self.holds, self.matched, self.spreads, self.spread_matched, self.attracts))
 
 
 @dataclass(slots=True)
@@ -131,6 +151,7 @@ class Interactions:
 
     conflicts: list[Conflict] = field(default_factory=list)
     spreads: list[Spread] = field(default_factory=list)
+    attractions: list[Attraction] = field(default_factory=list)
     exclusive: list[ExclusiveClass] = field(default_factory=list)
     conditional_specs: set[int] = field(default_factory=set)
     """Specs whose affinity may also be met by other pending pods, which is not searched."""
@@ -407,7 +428,7 @@ class _Builder:
 
     def _describe(self, kind: tuple[int, int, str]) -> tuple[Signature, tuple[str, ...]]:
         spec, labels, namespace = kind
-        holds = matched = spreads = spread_matched = 0
+        holds = matched = spreads = spread_matched = attracts = 0
         for t, conflict in enumerate(self.found.conflicts):
             holds |= self._holds(conflict.term, spec) << t
             matched |= self._matches(conflict.term, kind) << t
@@ -429,6 +450,9 @@ class _Builder:
                 self.found.conditional_specs.add(spec)
             elif self._matches(term, kind):
                 affine.append(term.key)
+                attracts |= 1 << self._find_attraction(term, column)
+                if self._is_met_by_others(term):
+                    self.found.conditional_specs.add(spec)
             else:
                 allowed = np.zeros_like(allowed)
                 self.found.conditional_specs.add(spec)
@@ -437,5 +461,23 @@ class _Builder:
         if mask is not None:
             affinity = len(self.found._affinity_masks)
             self.found._affinity_masks.append(mask)
-        signature = Signature(holds, matched, spreads, spread_matched, affinity)
+        signature = Signature(holds, matched, spreads, spread_matched, affinity, attracts)
         return signature, tuple(affine)
+
+    def _is_met_by_others(self, term: AffinityTerm) -> bool:
+        """Tell whether pending pods without the term meet it too, which is not searched."""
+        pods = self.snapshot.pods
+        kinds = {
+            (int(pods.spec[p]), int(pods.labels[p]), self._namespace(p))
+            for p in self.wanted.tolist()
+        }
+        return any(
+            self._matches(term, kind) and term not in pods.specs[kind[0]].affinity for kind in kinds
+        )
+
+    def _find_attraction(self, term: AffinityTerm, column: DomainColumn) -> int:
+        known = [attraction.term for attraction in self.found.attractions]
+        if term not in known:
+            self.found.attractions.append(Attraction(term, column.codes, _count_rows(column)))
+            return len(known)
+        return known.index(term)

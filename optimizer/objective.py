@@ -87,13 +87,13 @@ def parse_objective(objective: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Split "max:gpusPlaced" into direction and criterion.
 
     Raises:
-      RequestError: A direction or criterion that does not exist.
+      RequestError: A direction or criterion that does not exist, or one named twice.
 
     Example:
       >>> parse_objective(["max:groupsPlaced", "min:fragmentation"])
       (('max', 'groupsPlaced'), ('min', 'fragmentation'))
     """
-    parsed = []
+    parsed: list[tuple[str, str]] = []
     for item in objective:
         direction, colon, criterion = item.partition(":")
         if not colon or direction not in ("max", "min"):
@@ -102,6 +102,8 @@ def parse_objective(objective: Sequence[str]) -> tuple[tuple[str, str], ...]:
             raise RequestError(
                 f"--objective: unknown criterion {criterion!r}; use one of {', '.join(CRITERIA)}"
             )
+        if any(criterion == named for _, named in parsed):
+            raise RequestError(f"--objective: {criterion} is named twice; name it once")
         parsed.append((direction, criterion))
     if not parsed:
         raise RequestError("--objective: is empty; name at least one criterion")

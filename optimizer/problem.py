@@ -39,6 +39,7 @@ __all__ = [
     "Task",
     "TreeNode",
     "Unit",
+    "UnitKey",
     "build_problem",
     "count_free",
 ]
@@ -122,6 +123,10 @@ class TreeNode:
     exclusive: tuple[ExclusiveRule, ...] = ()
 
 
+UnitKey = tuple[int, str]
+"""(group or NO_GROUP, reference)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
     """What is placed whole or not at all."""
@@ -134,6 +139,11 @@ class Unit:
     gpus: int
     """GPUs of all its pending pods."""
     blocked: str = ""
+
+    @property
+    def key(self) -> UnitKey:
+        """What tells it from all others: a group and a pod may have one reference."""
+        return self.root.group, self.ref
 
     @property
     def root(self) -> TreeNode:
@@ -408,7 +418,9 @@ class _Members:
         for g, group in enumerate(snapshot.groups):
             if group.parent != NO_GROUP:
                 self.children.setdefault(group.parent, []).append(g)
-        order = pending[np.lexsort((pending, pods.rank[pending]))]
+        # Pods with a nomination first: once they have a node, nobody need leave room to them.
+        unnamed = pods.nominated[pending] < 0
+        order = pending[np.lexsort((pending, pods.rank[pending], unnamed))]
         self.pending: dict[int, list[int]] = {}
         self.single: list[int] = []
         for pod, g in zip(order.tolist(), pods.group[order].tolist(), strict=True):
@@ -560,7 +572,8 @@ class _UnitBuilder:
             pinned = FREE_CHOICE
             if running and not self.relax.pins and not self.relax.empty:
                 nodes = self.snapshot.pods.node[running]
-                codes = np.where(nodes >= 0, self.columns.columns[column].codes[nodes], NO_DOMAIN)
+                codes = np.full(len(nodes), NO_DOMAIN)  # of members on nodes that were not read
+                codes[nodes >= 0] = self.columns.columns[column].codes[nodes[nodes >= 0]]
                 distinct = np.unique(codes)
                 whole = len(distinct) == 1 and distinct[0] != NO_DOMAIN
                 pinned = int(distinct[0]) if whole else BROKEN

@@ -10,6 +10,7 @@ from optimizer.answer import (
     describe_bound,
     describe_groups,
     find_conditions,
+    find_idle,
 )
 from optimizer.problem import build_problem
 from optimizer.search.place import search_placement
@@ -66,7 +67,7 @@ def make_plan(
         criteria=count_criteria(snapshot, groups, placed),
         bound=describe_bound(result),
         conditional=find_conditions(snapshot, problem, placed),
-        warnings=(*snapshot.warnings, *check_topology(snapshot)),
+        warnings=(*snapshot.warnings, *check_topology(snapshot), *find_idle(problem)),
         errors=snapshot.errors,
     )
     say("verifying the plan")

@@ -2,7 +2,8 @@
 
 Written from the definitions of `topology.model`, one rule a function, with no code of the search,
 of the verifier or of the exact model. Rules it knows: node filters, room, floors of the group
-forest, required topology, slices, exclusive domains, anti-affinity, host ports, hard spread.
+forest, required topology, slices, exclusive domains, affinity to a pod's own kind, anti-affinity,
+host ports, hard spread.
 """
 
 from __future__ import annotations
@@ -102,6 +103,7 @@ class Oracle:
             and all(self._shares_domains(g, where) for g in touched)
             and all(self._has_whole_runs(g, where) for g in touched)
             and self._keeps_apart(new, where)
+            and all(self._has_company(p, new) for p in new)
             and self._is_exclusive(new, where)
             and all(self._is_spread(p, new, where) for p in new if pods.row(p).spec.spread)
         )
@@ -193,6 +195,31 @@ class Oracle:
                     for y in b.spec.host_ports
                 ):
                     return False
+        return True
+
+    def _has_company(self, p: int, new: Mapping[int, int]) -> bool:
+        """Affinity to pods that stand, or, where none does, to the other newcomers that want it.
+
+        Terms select none but pods of their carriers' kind, so an order exists in which each finds
+        one before it if, and only if, all newcomers are in one domain.
+        """
+        pods = self.snapshot.pods
+        for term in pods.row(p).spec.affinity:
+            here = self._domain(new[p], (term.key,))
+            matching = [
+                q
+                for q in (*self.bound, *new)
+                if pods.refs[q].partition("/")[0] in term.namespaces
+                and matches_selector(term.selector, pods.row(q).labels)
+            ]
+            old = [q for q in matching if q in self.bound]
+            domains = {self._domain(self.bound[q], (term.key,)) for q in old} - {None}
+            if not domains:
+                domains = {self._domain(new[q], (term.key,)) for q in matching if q in new}
+                if len(domains) > 1:
+                    return False
+            if here is None or here not in domains:
+                return False
         return True
 
     def _is_exclusive(self, new: Mapping[int, int], where: Mapping[int, int]) -> bool:

@@ -45,6 +45,7 @@ SHAPES = (
     "composite",
     "exclusive",
     "apart",
+    "together",
     "ports",
     "spread",
     "single",
@@ -269,6 +270,24 @@ class _Fleet:
         term = AffinityTerm(key, _select(other), ("ml",))
         spec = self._spec(anti_affinity=(term,))
         self._gang(name, priority, spec, {"labels": {"app": app}})
+
+    def _add_together(self, name: str, priority: int) -> None:
+        """Pods that want company of their kind, shared with other groups or not."""
+        app = self.pick("t", name)
+        term = AffinityTerm(self.pick(HOSTNAME, RACK, RACK), _select(app), ("ml",))
+        spec = self._spec(affinity=(term,))
+        self._gang(name, priority, spec, {"labels": {"app": app}})
+        if self.pick(False, False, True):
+            home = self.pick(*(node.name for node in self.rows.nodes))
+            self.rows.pods.append(
+                PodRow(
+                    f"ml/{name}-old",
+                    make_spec(gpus=0),
+                    labels={"app": app},
+                    node=home,
+                    phase=Phase.RUNNING,
+                )
+            )
 
     def _add_ports(self, name: str, priority: int) -> None:
         port = HostPort(80, ip=self.pick("0.0.0.0", "10.0.0.1", "10.0.0.2"))

@@ -53,8 +53,7 @@ def describe_flat(problem: Problem, unit: Unit) -> FlatKind | None:
     task = unit.tasks[0]
     if len(root.required) > 1 or root.min_count - root.running < task.count:
         return None
-    signature = problem.signatures[task.pod_class]
-    if signature.holds or signature.matched or signature.spreads or signature.spread_matched:
+    if problem.signatures[task.pod_class].is_coupled:
         return None
     required = root.required[0] if root.required else None
     if required is not None and required.pinned == BROKEN:

@@ -128,7 +128,10 @@ class MipModel:
         bounds: list[float] = []
         held: list[tuple[Floats, float]] = []
         upper = np.array(self._upper)
-        for folded, parts, step in _merge(objectives, spans, fold=not relaxed):
+        # With fractions, a level may exceed what whole numbers reach: one level at a time then, and
+        # no more than whole numbers can reach is asked of the levels after.
+        whole = not relaxed and all(kind.all() for kind in self._integer)
+        for folded, parts, step in _merge(objectives, spans, fold=whole):
             found = self._solve_one(folded, held, upper, node_limit, relaxed)
             if found is None:
                 return MipResult(values, proven, tuple(bounds))
@@ -141,8 +144,7 @@ class MipModel:
                 limit = bound * step if len(parts) == 1 else np.inf
                 bounds.append(value if still_proven else limit)
                 proven += still_proven
-            # Whole numbers only can be reached, so only they may be asked of the levels after.
-            held.append((folded, float(np.floor(reached + 1e-6) if relaxed else np.round(reached))))
+            held.append((folded, float(np.round(reached) if whole else np.floor(reached + 1e-6))))
         return MipResult(values, proven, tuple(bounds))
 
     def _solve_one(

@@ -60,15 +60,16 @@ def draw_orders(
     )
     priority = np.array([problem.units[u].priority for u in units], np.float64)
     size, pod = size / max(size.max(initial=1), 1), pod / max(pod.max(initial=1), 1)
-    _, level = np.unique(priority, return_inverse=True)
-    level = level / max(level.max(initial=1), 1)
+    _, rank = np.unique(priority, return_inverse=True)
+    level = rank / max(rank.max(initial=1), 1)
     orders = np.empty((count, num_units), np.int64)
     for c in range(count):
         if c == 0:
-            key = -(level * 100 + pod * 10 + size)
-        else:
-            strict = 100.0 if c % 2 == 0 else rng.uniform(0, 4)
-            noise = rng.uniform(0.05, 1.0) * rng.random(num_units)
-            key = -(level * strict + pod * rng.uniform(0, 2) + size * rng.uniform(-0.5, 2) + noise)
-        orders[c] = np.argsort(key, kind="stable")
+            orders[c] = np.lexsort((-size, -pod, -rank))
+            continue
+        is_strict = c % 2 == 0
+        pull = 0.0 if is_strict else rng.uniform(0, 4)
+        noise = rng.uniform(0.05, 1.0) * rng.random(num_units)
+        key = level * pull + pod * rng.uniform(0, 2) + size * rng.uniform(-0.5, 2) + noise
+        orders[c] = np.lexsort((-key, -rank)) if is_strict else np.argsort(-key, kind="stable")
     return orders

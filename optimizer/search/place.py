@@ -14,7 +14,7 @@ import numpy as np
 
 from optimizer.decode import place_unit
 from optimizer.fleet_state import FleetState
-from optimizer.nominations import hold_nominated
+from optimizer.nominations import hold_nominated, keeps_nominations
 from optimizer.objective import Placed, build_levels
 from optimizer.search.bound import bound_placement
 from optimizer.search.repair import Repair, RepairLimits
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from optimizer.problem import Problem
     from topology.plan import Request
 
-__all__ = ["EFFORTS", "Effort", "PlaceResult", "search_placement"]
+__all__ = ["EFFORTS", "Effort", "PlaceResult", "search_placement", "tighten_bounds"]
 
 
 PATIENCE: Final = 80
@@ -102,16 +102,12 @@ def search_placement(
         for u in active
     ]
     levels = build_levels(request.objective, most)
-    if problem.reservations:
-        in_order = _place_in_order(state, active)
-        score = score_placements(problem, in_order, levels)
-        return PlaceResult(in_order, levels, score, (None,) * len(levels))
     say(f"{len(active)} of {len(units)} pending groups have room on their own")
-    bounds = bound_placement(state, active, levels)
     placements: dict[int, UnitPlacement] = {}
     search = Repair(state, placements, active, levels, rng)
     search.adopt(_decode(state, active))
     say(f"first plan places {len(placements)}")
+    bounds: tuple[int | None, ...] = (None,) * len(levels)
 
     more_is_better = all(
         weight >= 0
@@ -126,12 +122,15 @@ def search_placement(
         pairs = zip(search.score(), bounds, strict=True)
         return all(bound is not None and value >= bound for value, bound in pairs)
 
+    empty = FleetState(problem)
     if not is_optimal():
-        empty = FleetState(problem)
-        bounds = _tighten(bounds, bound_placement(empty, active, levels, node_limit=1))
+        bounds = bound_placement(empty, active, levels)
+        say("bounded what any plan can reach")
+    if not is_optimal():
+        bounds = tighten_bounds(bounds, bound_placement(empty, active, levels, node_limit=1))
     if not is_optimal():
         proven = search.solve_whole(effort.exact_variables, effort.exact_nodes)
-        bounds = _tighten(bounds, proven)
+        bounds = tighten_bounds(bounds, proven)
     if not is_optimal():
         for order in find_orders(state, active, levels, effort.candidates, rng):
             search.adopt(_decode(state, order))
@@ -144,10 +143,13 @@ def search_placement(
     score = search.score()
     if more_is_better and _is_complete(problem, active, placements):
         bounds = score
+    if not keeps_nominations(problem, placements):
+        placements = _place_in_order(FleetState(problem), active)
+        score = score_placements(problem, placements, levels)
     return PlaceResult(placements, levels, score, bounds)
 
 
-def _tighten(
+def tighten_bounds(
     bounds: tuple[int | None, ...], others: tuple[int | None, ...]
 ) -> tuple[int | None, ...]:
     """Return the smaller of two bounds in the first level where they differ, and what follows it.
@@ -196,8 +198,8 @@ def _decode(state: FleetState, order: Sequence[int]) -> dict[int, UnitPlacement]
 def _place_in_order(state: FleetState, active: Sequence[int]) -> dict[int, UnitPlacement]:
     """Place in the scheduler's order, keeping the room that nominated pods hold.
 
-    A nomination holds against equal and lower priorities only, so what is free depends on who
-    asks: such fleets are not searched jointly.
+    For plans that the joint search, which knows nothing of nominations, got wrong: they hold
+    against equal and lower priorities only, so what is free depends on who asks.
 
     Source: kube-scheduler, nominated pods are assumed on their node while others are filtered.
     """
@@ -205,9 +207,12 @@ def _place_in_order(state: FleetState, active: Sequence[int]) -> dict[int, UnitP
     placements: dict[int, UnitPlacement] = {}
     for u in active:
         holds = hold_nominated(state, u, placements)
+        mark = state.mark()
         placement = place_unit(state, problem.units[u])
-        if placement is not None:
+        if placement is not None and keeps_nominations(problem, placements | {u: placement}):
             placements[u] = placement
+        else:
+            state.undo(mark)
         for hold in holds:
             state.lift(*hold)
     return placements

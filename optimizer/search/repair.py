@@ -94,6 +94,8 @@ class Repair:
     _cell_of: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
     _wide_columns: set[int] = field(default_factory=set)
     """Columns whose domains hold several cells."""
+    _roaming: list[int] = field(default_factory=list)
+    """Units that one narrow domain does not hold: they may span more cells than a piece has."""
     _kinds: dict[int, FlatKind | None] = field(default_factory=dict)
     """Unit -> kind, None for units with structure."""
     _cost: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -124,6 +126,12 @@ class Repair:
             ]
         )
         self._kinds = {u: describe_flat(problem, problem.units[u]) for u in self.candidates}
+        narrow = set(columns) - self._wide_columns
+        self._roaming = [
+            u
+            for u in self.candidates
+            if not any(r.column in narrow for r in problem.units[u].root.required)
+        ]
 
     def run(self, limits: RepairLimits, is_done: Callable[[], bool]) -> None:
         """Improve until the limits or `is_done` say stop."""
@@ -206,19 +214,31 @@ class Repair:
         """Redo one piece; tell whether the plan got better."""
         waiting = self._offer([u for u in self.candidates if u not in self.placements], limits)
         cells = self._choose_cells(waiting, limits)
+        roaming = [u for u in self._roaming if u in self.placements]
+        if roaming and self.rng.random() < 0.5:
+            cells = self._widen(cells, int(self.rng.choice(roaming)))
+        lifted = self._find_inside(cells)
+        size = int(self._cost[cells].sum()) * self._count_kinds([*lifted, *waiting])
+        nodes_decide = any(self._cost[c] > 1 for c in cells)
+        self._work += min(size, 4 * limits.variables) * (NODE_WORK if nodes_decide else 1)
+        if size > 4 * limits.variables:
+            return False
+        return self._redo(lifted, waiting, [self._cells[c] for c in cells], limits)
+
+    def _find_inside(self, cells: list[int]) -> list[int]:
+        """Return the placed units that hold nothing outside these cells."""
         chosen = np.zeros(len(self._cells), bool)
         chosen[cells] = True
-        lifted = [
+        return [
             u
             for u, placement in self.placements.items()
             if all(chosen[self._cell_of[fill.nodes]].all() for fill in placement)
         ]
-        size = int(self._cost[cells].sum()) * self._count_kinds([*lifted, *waiting])
-        nodes_decide = any(self._cost[c] > 1 for c in cells)
-        self._work += size * (NODE_WORK if nodes_decide else 1)
-        if size > 4 * limits.variables:
-            return False
-        return self._redo(lifted, waiting, [self._cells[c] for c in cells], limits)
+
+    def _widen(self, cells: list[int], u: int) -> list[int]:
+        """Add the cells of a placed unit, without which it could not be lifted."""
+        own = [self._cell_of[fill.nodes] for fill in self.placements[u]]
+        return sorted({*cells, *np.concatenate(own).tolist()})
 
     def _offer(self, waiting: list[int], limits: RepairLimits) -> list[int]:
         """Choose the waiting units that a piece may place: all alike ones or none of them."""

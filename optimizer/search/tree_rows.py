@@ -249,6 +249,7 @@ class TreeRows:
             # Their domains may be finer than the cells of a bound, which does without them.
             self._add_conflicts()
             self._add_spreads()
+            self._add_attractions()
 
     def _each_pod_variable(
         self, codes: NDArray[np.int32], roles: Sequence[int]
@@ -328,6 +329,21 @@ class TreeRows:
                         [*([1] * len(inside)), -1, limit],
                         up=spread.term.max_skew - standing + limit,
                     )
+
+    def _add_attractions(self) -> None:
+        """Put all carriers of a term in one domain: that of those who stand, if any do."""
+        for t, attraction in enumerate(self.problem.interactions.attractions):
+            of_class = [s.attracts >> t & 1 for s in self.problem.signatures]
+            by_domain = self._each_pod_variable(attraction.codes, of_class)[1]
+            standing = self.state.attracted(t)
+            chosen = [int(self.mip.add_variables(1)[0]) for _ in by_domain]
+            if chosen:
+                self.mip.add_row(chosen, 1, up=1)
+            for w, (d, inside) in zip(chosen, sorted(by_domain.items()), strict=True):
+                limit = self.mip.count_at_most(inside)
+                self.mip.add_row([*inside, w], [*([1] * len(inside)), -limit], up=0)
+                if standing.any() and not standing[d]:
+                    self._forbid(np.array(inside, np.int64))
 
     def add_objective(self, objective: NDArray[np.float64], level: Level) -> int:
         """Write one level's worth of every variable; return a limit of what it can add up to."""

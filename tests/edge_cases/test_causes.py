@@ -482,8 +482,83 @@ def test_a_group_that_loses_to_another_is_told_so() -> None:
     assert placed(plan) == {"ml/h": 8}
     cause = cause_of(plan)
     assert cause.name == "busy"
-    assert cause.message.endswith("alone it would fit: others that this plan places take the room")
+    assert cause.message == (
+        "alone it would fit, but the others of this plan leave room for 0 of 8 pods; one pod asks "
+        f"for {GPU} 1, and the most free on a node is 0, on a; room for 8 more would be enough"
+    )
     assert cause.details["fitsAlone"] is True
+
+
+def test_a_group_that_would_fit_beside_the_winner_but_for_a_cordon() -> None:
+    plan = ask(
+        machine("a"),
+        machine("b", unschedulable=True),
+        gang("g", 8, priority=1),
+        gang("h", 8, priority=2),
+        *members(8, priority=1),
+        *members(8, group="h", priority=2),
+    )
+    cause = cause_of(plan)
+    assert cause.name == "constraint"
+    assert cause.message.startswith(
+        "alone it would fit, but the others of this plan take the room; beside them it would fit "
+        "now if taints, cordons and node readiness were ignored: b is cordoned; "
+    )
+
+
+def test_the_plan_of_others_does_not_hide_what_is_free_now() -> None:
+    """Two racks with 4 free GPUs each; h takes one of them, g needs 6 in one rack."""
+    taken = [pod("x", container(gpus=4), on="a"), pod("y", container(gpus=4), on="b")]
+    plan = ask(
+        *RACKS, *taken, gang("g", 6, **ONE_RACK), gang("h", 4), *members(6), *members(4, group="h")
+    )
+    assert placed(plan) == {"ml/h": 4}
+    cause = cause_of(plan)
+    assert (cause.name, cause.details["found"]) == ("fragmented", 4)
+
+
+@pytest.mark.parametrize(
+    ("pods", "want_causes", "want_warnings"),
+    [
+        pytest.param(
+            members(2, on="a"),
+            {},
+            ("group ml/g has no pod that waits for a node; it is left out",),
+            id="all run",
+        ),
+        pytest.param([], {"ml/g": "quorum-missing"}, (), id="none exists"),
+        pytest.param(
+            members(2, schedulingGates=GATES), {"ml/g": "quorum-missing"}, (), id="all gated"
+        ),
+    ],
+)
+def test_a_group_without_pending_pods(
+    pods: list[Obj], want_causes: dict[str, str], want_warnings: tuple[str, ...]
+) -> None:
+    plan = ask(machine("a"), gang("g", 2), *pods, groups=("ml/g",))
+    assert (why_not(plan), plan.warnings) == (want_causes, want_warnings)
+
+
+def test_a_pod_and_a_group_of_one_name_have_causes_of_their_own() -> None:
+    big = pod("g", container(gpus=9))
+    taken = pod("x", container(gpus=7), on="a")
+    plan = ask(machine("a"), taken, gang("g", 2), big, *members(2))
+    found = {entry.api: entry.cause.name for entry in plan.groups if entry.cause}
+    assert found == {"v1/Pod": "impossible", "scheduling.k8s.io/v1beta1/PodGroup": "busy"}
+
+
+def test_a_child_short_of_pods_says_so_though_its_composite_is_placed() -> None:
+    plan = ask(
+        machine("a"),
+        composite("top", 1),
+        child("g", 4),
+        child("h", 2),
+        *members(1),
+        *members(2, group="h"),
+    )
+    assert placed(plan) == {"ml/h": 2}
+    assert cause_of(plan).name == "quorum-missing"
+    assert cause_of(plan).details["missing"] == 3
 
 
 def test_room_kept_for_a_nominated_pod_is_told() -> None:

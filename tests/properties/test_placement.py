@@ -113,3 +113,17 @@ def test_a_gang_gets_its_floor_or_nothing(rows: Rows, objective: tuple[str, ...]
             for p in range(len(snapshot.pods))
         )
         assert members + len(entry.pods) >= entry.min_count
+
+
+@given(tiny_fleets(), st.data())
+@_settings(60)
+def test_plans_leave_room_to_nominated_pods(rows: Rows, data: st.DataObject) -> None:
+    names = [node.name for node in rows.nodes]
+    waiting = [pod for pod in rows.pods if not pod.node]
+    for pod in waiting:
+        pod.nominated = data.draw(st.sampled_from(["", "", *names]))
+    refs = sorted({pod.group or pod.ref for pod in waiting})
+    asked = data.draw(st.sampled_from([None, *((ref,) for ref in refs)]))
+    plan = make_plan(rows.build(), Request(groups=asked))
+    assert plan.verification is not None
+    assert plan.verification.violations == ()

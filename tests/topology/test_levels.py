@@ -5,7 +5,6 @@ import pytest
 from builders import RACK, make_group, make_node, make_snapshot
 
 from topology.levels import (
-    NO_DOMAIN,
     DomainColumn,
     build_column,
     count_parents,
@@ -159,4 +158,3 @@ def test_keys_and_paths_of_a_snapshot() -> None:
 
 def test_an_empty_fleet_uses_no_keys() -> None:
     assert find_keys_in_use(make_snapshot([])) == ()
-    assert NO_DOMAIN == -1
