@@ -453,7 +453,7 @@ class _Model:
 
 
 def _may_enter(spec: PodSpec, node: Node) -> bool:
-    keyed = (t.key for t in (*spec.affinity, *spec.spread))
+    keyed = [*(t.key for t in spec.affinity), *(t.key for t in spec.spread)]
     return (
         node.ready
         and matches_node_affinity(spec, node)

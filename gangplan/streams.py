@@ -77,14 +77,14 @@ class Streams:
 
 
 def write_answer(answer: bytes, path: Path | None) -> None:
-    """Write the answer to standard output, or to a file.
+    """Write the answer to a file, or to standard output where none (or `-`) is named.
 
     A reader that went away (`| head`) is no error.
 
     Raises:
       RequestError: When it cannot be written.
     """
-    if path is not None:
+    if path is not None and str(path) != "-":
         write_file(path, answer)
         return
     try:

@@ -181,7 +181,7 @@ def show_domains(inspection: Inspection, key: str, *, wide: bool) -> str:
         if key not in paths:
             raise RequestError(
                 f"--by {key}: is no topology label of this snapshot; "
-                f"choose node or one of {', '.join(paths) or 'none'}"
+                f"choose {', '.join(['node', *paths])}"
             )
         column = build_column(snapshot.nodes, paths[key])
         codes, names = column.codes, ["/".join(value) for value in column.values]

@@ -64,6 +64,8 @@ def keeps_nominations(problem: Problem, placements: Mapping[int, UnitPlacement])
     A newcomer on a node must leave there what it asks for itself to each waiting pod of its own or
     a higher priority.
     """
+    if not problem.reservations:
+        return True
     priority = problem.snapshot.pods.priority
     seats: dict[int, int] = {}
     for u, placement in placements.items():

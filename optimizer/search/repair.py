@@ -216,11 +216,14 @@ class Repair:
         cells = self._choose_cells(waiting, limits)
         roaming = [u for u in self._roaming if u in self.placements]
         if roaming and self.rng.random() < 0.5:
-            cells = self._widen(cells, int(self.rng.choice(roaming)))
+            wider = self._widen(cells, int(self.rng.choice(roaming)))
+            kinds = max(self._count_kinds(waiting), 1)
+            if int(self._cost[wider].sum()) * kinds <= 4 * limits.variables:
+                cells = wider
         lifted = self._find_inside(cells)
         size = int(self._cost[cells].sum()) * self._count_kinds([*lifted, *waiting])
         nodes_decide = any(self._cost[c] > 1 for c in cells)
-        self._work += min(size, 4 * limits.variables) * (NODE_WORK if nodes_decide else 1)
+        self._work += size * (NODE_WORK if nodes_decide else 1)
         if size > 4 * limits.variables:
             return False
         return self._redo(lifted, waiting, [self._cells[c] for c in cells], limits)

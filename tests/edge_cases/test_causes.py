@@ -7,40 +7,14 @@ from typing import Any
 import pytest
 from asking import ask, cause_of, group_of, placed, why_not
 from builders import RACK
-from kube import GPU, composite, container, gang, node, pod, thing
+from fleets import apart, labelled, machine, members
+from kube import GPU, composite, container, gang, node, pod
 
 Obj = dict[str, Any]
 HOST = "kubernetes.io/hostname"
 ONE_RACK = {"schedulingConstraints": {"topology": [{"key": RACK}]}}
 GATES = [{"name": "example.com/quota"}]
-APP = {"matchLabels": {"app": "x"}}
 FITS = "it fits an empty cluster, but "
-CORDON = "node(s) were unschedulable"
-
-
-def machine(name: str, gpus: int = 8, rack: str = "", **spec: Any) -> Obj:
-    """A node with so many GPUs."""
-    return node(
-        name,
-        labels={RACK: rack} if rack else {},
-        spec=spec,
-        allocatable={"cpu": "64", "memory": "512Gi", "pods": "110", GPU: str(gpus)},
-    )
-
-
-def members(
-    count: int, *containers: Obj, start: int = 0, group: str = "g", **spec: Any
-) -> list[Obj]:
-    """Pods <group><start> … of a group."""
-    return [
-        pod(f"{group}{i}", *containers, group=group, **spec) for i in range(start, start + count)
-    ]
-
-
-def labelled(name: str, *containers: Obj, **spec: Any) -> Obj:
-    """A pod with the label that selectors of these tests select."""
-    metadata = {"name": name, "namespace": "ml", "labels": {"app": "x"}}
-    return pod(name, *containers, metadata=metadata, **spec)
 
 
 def daemon(name: str, gpus: int, on: str) -> Obj:
@@ -52,13 +26,6 @@ def daemon(name: str, gpus: int, on: str) -> Obj:
 def child(name: str, min_count: int) -> Obj:
     reference = {"workloadName": "w", "templateName": "t"}
     return gang(name, min_count, parentCompositePodGroupName="top", workloadRef=reference)
-
-
-def apart(key: str) -> Obj:
-    term = {"topologyKey": key, "labelSelector": APP}
-    return {
-        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    }
 
 
 RACKS = [machine("a", rack="r1"), machine("b", rack="r2")]
@@ -335,109 +302,6 @@ def test_cause(objects: list[Obj], want: str, want_message: str) -> None:
     assert (cause.name, cause.message) == (want, want_message)
 
 
-@pytest.mark.parametrize(
-    ("objects", "want_event"),
-    [
-        pytest.param(
-            [
-                machine("a", unschedulable=True),
-                machine("b", taints=[{"key": "team", "value": "x", "effect": "NoSchedule"}]),
-                machine("c", 1),
-                pod("p", container(gpus=2)),
-            ],
-            f"0/3 nodes are available: 1 Insufficient {GPU}, 1 node(s) had untolerated taint "
-            f"{{team: x}}, 1 {CORDON}.",
-            id="a reason for each node",
-        ),
-        pytest.param(
-            [
-                node("a", allocatable={"cpu": "1", "memory": "1Gi", "pods": "10", GPU: "1"}),
-                pod("p", container("2", gpus=2)),
-            ],
-            f"0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient {GPU}.",
-            id="one node is short of two resources",
-        ),
-        pytest.param(
-            [machine("a"), machine("b"), pod("p", nodeSelector={"pool": "x"})],
-            "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.",
-            id="selector",
-        ),
-        pytest.param(
-            [
-                node("a", allocatable={"cpu": "1", "memory": "1Gi", "pods": "1", GPU: "8"}),
-                pod("r", on="a"),
-                pod("p"),
-            ],
-            "0/1 nodes are available: 1 Too many pods.",
-            id="pod slots",
-        ),
-        pytest.param(
-            [
-                machine("a"),
-                pod("r", container(ports=[{"containerPort": 1, "hostPort": 80}]), on="a"),
-                pod("p", container(ports=[{"containerPort": 2, "hostPort": 80}])),
-            ],
-            "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod "
-            "ports.",
-            id="host ports",
-        ),
-        pytest.param(
-            [machine("a"), labelled("r", on="a"), pod("p", **apart(HOST))],
-            "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules.",
-            id="its own anti-affinity",
-        ),
-        pytest.param(
-            [machine("a"), pod("r", on="a", **apart(HOST)), labelled("p")],
-            "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules.",
-            id="anti-affinity of a running pod",
-        ),
-        pytest.param(
-            [
-                machine("a"),
-                pod(
-                    "p",
-                    affinity={
-                        "podAffinity": {
-                            "requiredDuringSchedulingIgnoredDuringExecution": [
-                                {"topologyKey": HOST, "labelSelector": APP}
-                            ]
-                        }
-                    },
-                ),
-            ],
-            "0/1 nodes are available: 1 node(s) didn't match pod affinity rules.",
-            id="nobody to be near",
-        ),
-        pytest.param(
-            [
-                machine("a", rack="r1"),
-                machine("b", 0, rack="r2"),
-                machine("c"),
-                labelled("r", on="a"),
-                labelled(
-                    "p",
-                    topologySpreadConstraints=[
-                        {
-                            "maxSkew": 1,
-                            "topologyKey": RACK,
-                            "whenUnsatisfiable": "DoNotSchedule",
-                            "labelSelector": APP,
-                        }
-                    ],
-                ),
-            ],
-            f"0/3 nodes are available: 1 Insufficient {GPU}, 1 node(s) didn't match pod topology "
-            "spread constraints, 1 node(s) didn't match pod topology spread constraints (missing "
-            "required label).",
-            id="spread",
-        ),
-    ],
-)
-def test_event(objects: list[Obj], want_event: str) -> None:
-    plan = ask(*objects, command="explain")
-    assert cause_of(plan, "ml/p").details["event"] == want_event
-
-
 def test_no_event_where_every_node_would_take_a_pod() -> None:
     details = cause_of(ask(machine("a"), gang("g", 9), *members(9))).details
     assert details == {"asked": 9, "found": 8}
@@ -582,120 +446,3 @@ def test_children_share_the_cause_of_their_composite() -> None:
     assert why_not(plan) == {"ml/g": "impossible", "ml/h": "impossible"}
     assert cause_of(plan).message == cause_of(plan, "ml/h").message
     assert group_of(plan).composite == "ml/top"
-
-
-DRIVER = "gpu.example.com"
-
-
-def device_objects(total: int, held: int, *, on: str = "a") -> list[Obj]:
-    """A device class, a slice of a node, and a claim that holds some devices of it."""
-    names = [f"gpu-{i}" for i in range(total)]
-    results = [
-        {"request": "r", "driver": DRIVER, "pool": on, "device": name} for name in names[:held]
-    ]
-    request = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": held}}
-    return [
-        thing("resource.k8s.io/v1/DeviceClass", "gpu", spec={}),
-        thing(
-            "resource.k8s.io/v1/ResourceSlice",
-            f"slice-{on}",
-            spec={
-                "driver": DRIVER,
-                "nodeName": on,
-                "pool": {"name": on, "generation": 1, "resourceSliceCount": 1},
-                "devices": [{"name": name} for name in names],
-            },
-        ),
-        thing(
-            "resource.k8s.io/v1/ResourceClaim",
-            "old",
-            "ml",
-            spec={"devices": {"requests": [request]}},
-            status={"allocation": {"devices": {"results": results}}},
-        ),
-        thing(
-            "resource.k8s.io/v1/ResourceClaimTemplate",
-            "four",
-            "ml",
-            spec={
-                "spec": {
-                    "devices": {
-                        "requests": [
-                            {"name": "r", "exactly": {"deviceClassName": "gpu", "count": 4}}
-                        ]
-                    }
-                }
-            },
-        ),
-    ]
-
-
-CLAIMING = {"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "four"}]}
-
-
-@pytest.mark.parametrize(
-    ("held", "want", "want_mentions"),
-    [
-        pytest.param(4, None, "", id="enough is free"),
-        pytest.param(
-            6,
-            "device-held",
-            "it asks for 4 of class gpu (2 of 8 are free)",
-            id="devices are held",
-        ),
-    ],
-)
-def test_device_held(held: int, want: str | None, want_mentions: str) -> None:
-    plan = ask(
-        machine("a"), *device_objects(8, held), gang("g"), *members(1, container("1"), **CLAIMING)
-    )
-    assert why_not(plan) == ({"ml/g": want} if want else {})
-    if want:
-        cause = cause_of(plan)
-        assert want_mentions in cause.message
-        assert cause.details["devices"] == {"gpu": {"asked": 4, "free": 2, "total": 8}}
-        assert cause.details["event"] == "0/1 nodes are available: 1 cannot allocate all claims."
-
-
-def test_a_placement_that_relies_on_claims_is_conditional() -> None:
-    plan = ask(
-        machine("a"), *device_objects(8, 4), gang("g"), *members(1, container("1"), **CLAIMING)
-    )
-    assert placed(plan) == {"ml/g": 1}
-    ((group, reason),) = plan.conditional
-    assert group == "ml/g"
-    assert "resource claims" in reason
-
-
-def test_case_63_an_allocated_claim_holds_its_pod_to_a_node() -> None:
-    claim = thing(
-        "resource.k8s.io/v1/ResourceClaim",
-        "mine",
-        "ml",
-        spec={"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}},
-        status={
-            "allocation": {
-                "devices": {
-                    "results": [{"request": "r", "driver": DRIVER, "pool": "b", "device": "gpu-0"}]
-                },
-                "nodeSelector": {
-                    "nodeSelectorTerms": [
-                        {
-                            "matchFields": [
-                                {"key": "metadata.name", "operator": "In", "values": ["b"]}
-                            ]
-                        }
-                    ]
-                },
-            }
-        },
-    )
-    wanting = pod("p", resourceClaims=[{"name": "gpus", "resourceClaimName": "mine"}])
-    here = ask(machine("a"), machine("b"), claim, wanting)
-    assert [p.node for p in group_of(here, "ml/p").pods] == ["b"]
-    full = ask(machine("a"), machine("b"), claim, wanting, pod("x", container(gpus=8), on="b"))
-    assert why_not(full) == {"ml/p": "busy"}
-    assert cause_of(full, "ml/p").details["nodes"] == {
-        f"Insufficient {GPU}": 1,
-        "cannot allocate all claims": 1,
-    }

@@ -133,6 +133,16 @@ def test_case_31_running_members_in_two_racks_stop_the_group(second: Obj) -> Non
     assert f"its 2 running members are not in one {RACK}" in cause.message
 
 
+def test_case_31_a_running_member_on_a_node_that_was_not_read_stops_the_group() -> None:
+    plan = ask(
+        machine("a", 8, "A"),
+        gang("g", 2, **ONE_RACK),
+        *members("g", 1, on="lost"),
+        *members("g", 1, start=1),
+    )
+    assert why_not(plan) == {"ml/g": "domain-pinned"}
+
+
 def test_case_32_a_rack_name_in_two_zones_is_one_domain_and_is_reported() -> None:
     plan = ask(
         machine("a", 2, "r1", "a"),
