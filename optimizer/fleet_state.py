@@ -48,6 +48,14 @@ def count_fits(free: Indices, request: NDArray[np.int32]) -> Indices:
     return fits
 
 
+def count_fits_of_all(free: Indices, requests: NDArray[np.int32]) -> Indices:
+    """Count the pods of several classes that fit on each node: i64[S, N] for i32[S, R]."""
+    per_resource = free[None, :, :] // np.maximum(requests, 1)[:, None, :]
+    per_resource[np.broadcast_to((requests == 0)[:, None, :], per_resource.shape)] = PLENTY
+    fits: Indices = np.maximum(per_resource.min(axis=2), 0)
+    return fits
+
+
 class _Taken(NamedTuple):
     pod_class: int
     nodes: Indices
@@ -67,8 +75,11 @@ class FleetState:
         self.problem = problem
         self.free = problem.free.astype(np.int64)
         self.node_gpus = problem.node_gpus.copy()
-        self._fits: dict[int, Indices] = {}
-        self._caps: dict[tuple[int, int], Indices] = {}
+        # Rows are filled when a class is first asked about, and kept up to date from then on.
+        self._fits = np.empty(problem.eligible.shape, np.int64)
+        self._known: list[int] = []
+        self._caps: dict[int, Indices] = {}
+        self._known_caps: dict[int, list[int]] = {}
         self._members: dict[int, list[Indices]] = {}
         tables = problem.interactions
         self._holders = [c.holders.copy() for c in tables.conflicts]
@@ -90,18 +101,25 @@ class FleetState:
 
     def fits(self, pod_class: int) -> Indices:
         """Return i64[N]: pods of a class that fit each node by resources and node filters."""
-        if pod_class not in self._fits:
+        if pod_class not in self._known:
             fits = count_fits(self.free, self.problem.requests[pod_class])
             fits[~self.problem.eligible[pod_class]] = 0
             self._fits[pod_class] = fits
-        return self._fits[pod_class]
+            self._known.append(pod_class)
+        row: Indices = self._fits[pod_class]
+        return row
 
     def capacity(self, pod_class: int, column: int) -> Indices:
         """Return i64[D]: pods of a class that fit each domain of a column."""
-        key = (pod_class, column)
-        if key not in self._caps:
-            self._caps[key] = self.sum_domains(column, self.fits(pod_class))
-        return self._caps[key]
+        if column not in self._caps:
+            shape = (len(self.problem.requests), len(self.problem.columns[column].values))
+            self._caps[column] = np.empty(shape, np.int64)
+            self._known_caps[column] = []
+        if pod_class not in self._known_caps[column]:
+            self._caps[column][pod_class] = self.sum_domains(column, self.fits(pod_class))
+            self._known_caps[column].append(pod_class)
+        row: Indices = self._caps[column][pod_class]
+        return row
 
     def sum_domains(self, column: int, amounts: Indices) -> Indices:
         """Add up i64[N] amounts over each domain of a column: i64[D]."""
@@ -176,16 +194,19 @@ class FleetState:
         problem = self.problem
         self.free[nodes] -= counts[:, None] * problem.requests[pod_class]
         self.node_gpus[nodes] -= counts * problem.class_gpus[pod_class]
-        for cached, fits in self._fits.items():
-            fresh = count_fits(self.free[nodes], problem.requests[cached])
-            fresh[~problem.eligible[cached][nodes]] = 0
-            change = fresh - fits[nodes]
-            fits[nodes] = fresh
-            for (of_class, column), caps in self._caps.items():
-                if of_class == cached:
-                    codes = problem.columns[column].codes[nodes]
-                    inside = codes != NO_DOMAIN
-                    np.add.at(caps, codes[inside], change[inside])
+        if self._known:
+            known = np.array(self._known)
+            fresh = count_fits_of_all(self.free[nodes], problem.requests[known])
+            fresh *= problem.eligible[np.ix_(known, nodes)]
+            position = np.full(len(problem.requests), -1)
+            position[known] = np.arange(len(known))
+            for column, caps in self._caps.items():
+                classes = np.array(self._known_caps[column])
+                codes = problem.columns[column].codes[nodes]
+                inside = codes != NO_DOMAIN
+                change = fresh[position[classes]] - self._fits[np.ix_(classes, nodes)]
+                np.add.at(caps, (classes[:, None], codes[inside]), change[:, inside])
+            self._fits[np.ix_(known, nodes)] = fresh
         signature = problem.signatures[pod_class]
         for t, conflict in enumerate(problem.interactions.conflicts):
             if (signature.holds | signature.matched) >> t & 1:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.interactions import ExclusiveRule
-    from topology.model import Group, Snapshot
+    from topology.model import Group, PodSpec, Snapshot
     from topology.plan import Request
 
 __all__ = [
@@ -296,6 +296,7 @@ def build_problem(
         mask = masks.affinity.copy()
         if not relax.filters:
             mask &= masks.taints & masks.ready
+        mask &= _has_shared_devices(snapshot, pods.specs[key[0]], relax)
         eligible[s] = mask & interactions.allowed_nodes(key[1:])
     gpu_columns = [r for r, name in enumerate(resources) if is_gpu(name)]
     builder = _UnitBuilder(snapshot, request, relax, columns, interactions, members, pod_classes)
@@ -397,6 +398,22 @@ def _find_evictable(snapshot: Snapshot, priority: int) -> NDArray[np.bool_]:
         lower & pods.holds_room & (pods.node >= 0) & ((pods.flags & held) == 0)
     )
     return result
+
+
+def _has_shared_devices(snapshot: Snapshot, spec: PodSpec, relax: Relax) -> NDArray[np.bool_]:
+    """Return bool[N]: nodes with the devices of the claims that the pod's group shares."""
+    mask = np.ones(len(snapshot.nodes), bool)
+    known = {d.device_class for d in snapshot.devices}
+    for claim in spec.claims:
+        if claim.shared_by_group and claim.allocated_nodes is None:
+            for device_class, count in claim.devices:
+                if device_class in known:
+                    free = np.zeros(len(mask), np.int64)
+                    for d in snapshot.devices:
+                        if d.device_class == device_class:
+                            free[d.node] = d.total if relax.empty or relax.devices else d.free
+                    mask &= free >= count
+    return mask
 
 
 def _find_reservations(

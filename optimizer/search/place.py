@@ -20,6 +20,7 @@ from optimizer.search.bound import bound_placement
 from optimizer.search.repair import Repair, RepairLimits
 from optimizer.search.rollouts import find_orders
 from optimizer.search.score import count_placed, score_placements
+from optimizer.shared_claims import find_unserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -140,12 +141,13 @@ def search_placement(
         search.run(RepairLimits(work, PATIENCE + 2 * search.num_cells), is_optimal)
         say(f"improved plan places {len(placements)}")
     search.top_up()
-    score = search.score()
     if more_is_better and _is_complete(problem, active, placements):
-        bounds = score
+        bounds = search.score()
     if not keeps_nominations(problem, placements):
         placements = _place_in_order(FleetState(problem), active)
-        score = score_placements(problem, placements, levels)
+    for u in find_unserved(problem, placements):
+        del placements[u]
+    score = score_placements(problem, placements, levels)
     return PlaceResult(placements, levels, score, bounds)
 
 
