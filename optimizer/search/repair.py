@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Repair", "RepairLimits", "make_bins"]
 
-NODE_WORK: Final = 20
+NODE_WORK: Final = 8
 """How much harder a node-level variable is for HiGHS than a slot-level one, as measured."""
 
 
@@ -109,9 +109,9 @@ class Repair:
         columns = find_cut_columns(problem, self.candidates)
         self._cells = cut_into_cells(problem, columns)
         if len(self._cells) == 1:
-            # Without domains, pieces are runs of neighbouring nodes.
+            # Without domains, pieces are short runs of neighbouring nodes.
             whole = self._cells[0]
-            self._cells = [whole[i : i + 16] for i in range(0, len(whole), 16)]
+            self._cells = [whole[i : i + 4] for i in range(0, len(whole), 4)]
         self._wide_columns = {
             c for c in columns if len(problem.columns[c].values) * 2 <= len(self._cells)
         }

@@ -35,6 +35,9 @@ MEMORY_LIMIT: Final = 512 << 20
 MAX_MEMBERS: Final = 2048
 """Nodes in a domain beyond which node-level rollouts cost more than they bring."""
 NEVER_FITS: Final = 2**20
+WORK_LIMIT: Final = 4e9
+"""Array elements that rollouts may touch in all: some seconds on one core."""
+MIN_CANDIDATES: Final = 8
 
 
 class _Kinds(NamedTuple):
@@ -78,7 +81,10 @@ def find_orders(
     fleet = build_lattice_tensors(state, known.kinds) or build_gang_tensors(state, known.kinds)
     if fleet is None:
         return []
-    orders = draw_orders(problem, flat, candidates, rng)
+    affordable = int(WORK_LIMIT // (len(flat) * _step_cost(fleet)))
+    if affordable < MIN_CANDIDATES:
+        return []
+    orders = draw_orders(problem, flat, min(candidates, affordable), rng)
     placed = _roll_out(fleet, known, orders, rng)
     values = placed.astype(np.int64) @ weigh_units(problem, flat, levels)
     ranking = np.lexsort([*(-values[:, j] for j in reversed(range(values.shape[1])))])
@@ -93,6 +99,16 @@ def find_orders(
         first = [u for u in structured if top is None or problem.units[u].priority >= top]
         found.append([*first, *kept, *[u for u in structured if u not in first], *rest])
     return found
+
+
+def _step_cost(fleet: LatticeTensors | GangTensors) -> int:
+    """Return the array elements that one step of one candidate touches."""
+    from optimizer.kernels.lattice import LatticeTensors
+
+    if isinstance(fleet, LatticeTensors):
+        return int(fleet.slots.size)
+    members = fleet.members.shape[1]
+    return int(members * (fleet.requests.size + 16) + fleet.domain_fits.shape[1])
 
 
 def _roll_out(
