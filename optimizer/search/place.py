@@ -21,6 +21,7 @@ from optimizer.search.repair import Repair, RepairLimits
 from optimizer.search.rollouts import find_orders
 from optimizer.search.score import count_placed, score_placements
 from optimizer.shared_claims import find_unserved
+from optimizer.spread_order import find_unspread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -145,8 +146,9 @@ def search_placement(
         bounds = search.score()
     if not keeps_nominations(problem, placements):
         placements = _place_in_order(FleetState(problem), active)
-    for u in find_unserved(problem, placements):
-        del placements[u]
+    for find_failing in (find_unserved, find_unspread):
+        for u in find_failing(problem, placements):
+            del placements[u]
     score = score_placements(problem, placements, levels)
     return PlaceResult(placements, levels, score, bounds)
 
