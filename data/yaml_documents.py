@@ -25,7 +25,6 @@ _MAX_REPEATED: Final = 1_000_000
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG: Final = "tag:yaml.org,2002:"
 _KEPT_TAGS: Final = ("map", "seq", "str", "bool", "null")
-_KEPT_RESOLVERS: Final = ("bool", "null", "merge")
 _SPECIAL_FLOATS: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _INT: Final = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|0|[1-9][0-9_]*)\Z")
 _FLOAT: Final = re.compile(

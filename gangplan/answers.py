@@ -89,7 +89,7 @@ def tell_plan(plan: Plan, snapshot: Snapshot, streams: Streams) -> None:
     if not plan.groups:
         streams.note("no pod waits for a node")
     for group, reason in plan.conditional:
-        streams.warning(f"{group}: is placed on condition: {reason}")
+        streams.warning(f"{group}: relies on what is not modelled: {reason}")
     if plan.verification is not None:
         tell_violations(plan.verification, streams)
 

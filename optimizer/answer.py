@@ -233,10 +233,8 @@ def describe_bound(result: PlaceResult) -> Bound:
     return Bound(first.criterion, value * first.sign, 0.0, "optimal")
 
 
-def find_conditions(
-    snapshot: Snapshot, problem: Problem, placed: Mapping[int, int]
-) -> tuple[tuple[str, str], ...]:
-    """List the groups whose placement relies on something that is not modelled."""
+def find_conditions(snapshot: Snapshot, problem: Problem) -> tuple[tuple[str, str], ...]:
+    """List the groups of the request, placed or not, whose answer relies on something that is not modelled."""
     found: set[tuple[str, str]] = set()
     known = {d.device_class for d in snapshot.devices}
     for unit in problem.units:

@@ -10,12 +10,13 @@ domain that still holds the unit, so that large holes stay whole).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.problem import BROKEN, FREE_CHOICE
-from topology.levels import NO_DOMAIN
+from optimizer.fills import Fill, fill_fullest, order_classes, split_by_domain
+from optimizer.slices import fill_slices
+from optimizer.units import BROKEN, FREE_CHOICE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.fleet_state import FleetState
-    from optimizer.problem import TreeNode, Unit
+    from optimizer.units import TreeNode, Unit
 
     Indices = NDArray[np.int64]
 
@@ -31,15 +32,6 @@ __all__ = ["Fill", "UnitPlacement", "order_classes", "place_unit", "replay", "se
 
 MAX_TRIES = 48
 """Domains tried for a node of the tree whose capacity is not exact (several classes, levels)."""
-
-
-class Fill(NamedTuple):
-    """Pods of one task: `counts[i]` of them on `nodes[i]`, in the order of the task's pods."""
-
-    task: int
-    nodes: Indices
-    counts: Indices
-
 
 UnitPlacement = tuple[Fill, ...]
 """Where the pods of a unit go; tasks may be missing or short where floors allow it."""
@@ -96,22 +88,6 @@ def place_unit(
         state.undo(mark)
         return None
     return tuple(f for f in fills if f.counts.sum())
-
-
-def order_classes(state: FleetState, unit: Unit, tasks: tuple[int, ...]) -> list[int]:
-    """Order the tasks of a leaf, hardest first: GPUs, then the share of nodes they may use."""
-    problem = state.problem
-
-    def hardness(t: int) -> tuple[int, int, int, int]:
-        s = unit.tasks[t].pod_class
-        return (
-            -int(problem.class_gpus[s]),
-            int(problem.eligible[s].sum()),
-            -int(problem.requests[s].sum()),
-            t,
-        )
-
-    return sorted(tasks, key=hardness)
 
 
 @dataclass(slots=True)
@@ -179,7 +155,6 @@ class _Placer:
         mask = self.state.exclusive_mask(node.exclusive)
         if mask is not None:
             scope = scope[mask[scope]]
-        columns = self.state.problem.columns
         groups = [scope]
         first = node.required[0] if node.required else None
         whole_fleet = len(scope) == len(self.state.free)
@@ -189,28 +164,15 @@ class _Placer:
                 yield from self._prefer(at, node, members[d])
             return
         for required in node.required:
-            codes = columns[required.column].codes
             groups = [
                 part
                 for nodes in groups
-                for part in self._split(nodes, codes, required.pinned, required.column)
+                for part in split_by_domain(self.state, nodes, required.column, required.pinned)
             ]
         if node.required:
             groups = self._rank(at, groups)
         for nodes in groups:
             yield from self._prefer(at, node, nodes)
-
-    def _split(
-        self, nodes: Indices, codes: NDArray[np.int32], pinned: int, column: int
-    ) -> list[Indices]:
-        if pinned != FREE_CHOICE:
-            return [nodes[codes[nodes] == pinned]]
-        if len(nodes) == len(codes):
-            return [m for m in self.state.members(column) if len(m)]
-        inside = nodes[codes[nodes] != NO_DOMAIN]
-        order = inside[np.argsort(codes[inside], kind="stable")]
-        cuts = np.flatnonzero(np.diff(codes[order])) + 1
-        return [part for part in np.split(order, cuts) if len(part)]
 
     def _needs(self, at: int) -> dict[int, int]:
         """Return the pending pods of a subtree by class."""
@@ -253,8 +215,7 @@ class _Placer:
         """Yield the preferred sub-domains that could hold everything, then the whole set."""
         wanted = self.unit.count_pending(at)
         for column in node.preferred:
-            codes = self.state.problem.columns[column].codes
-            parts = self._rank(at, self._split(nodes, codes, FREE_CHOICE, column))
+            parts = self._rank(at, split_by_domain(self.state, nodes, column))
             for part in parts:
                 if self._could_hold(at, part, wanted):
                     yield part
@@ -280,7 +241,7 @@ class _Placer:
             pods += self._count_running_with(child, placed)
             fills += placed
         if node.slices:
-            fills += self._fill_slices(at, nodes)
+            fills += fill_slices(self.state, self.unit, at, nodes)
         else:
             for t in order_classes(self.state, self.unit, node.tasks):
                 fills += self._fill_task(t, nodes)
@@ -330,122 +291,14 @@ class _Placer:
         task = self.unit.tasks[t]
         if self.state.has_spread(task.pod_class):
             return self._fill_one_by_one(t, nodes)
-        fill = self._fill(t, task.count, nodes)
+        fill = fill_fullest(self.state, self.unit, t, task.count, nodes)
         return [] if fill is None else [fill]
-
-    def _fill(self, t: int, count: int, nodes: Indices) -> Fill | None:
-        """Put up to `count` pods on the fullest nodes that take them."""
-        s = self.unit.tasks[t].pod_class
-        coupled = self.state.is_coupled(s)
-        fits = self.state.coupled_fits(s, nodes) if coupled else self.state.fits(s)[nodes]
-        usable = np.flatnonzero(fits)
-        if usable.size == 0 or count == 0:
-            return None
-        chosen, room = nodes[usable], fits[usable]
-        order = np.lexsort((chosen, room, self.state.node_gpus[chosen]))
-        chosen, room = chosen[order], room[order]
-        before = np.cumsum(room) - room
-        counts = np.clip(count - before, 0, room)
-        used = counts > 0
-        fill = Fill(t, chosen[used], counts[used])
-        self.state.take(s, fill.nodes, fill.counts)
-        return fill
 
     def _fill_one_by_one(self, t: int, nodes: Indices) -> list[Fill]:
         fills = []
         for _ in range(self.unit.tasks[t].count):
-            fill = self._fill(t, 1, nodes)
+            fill = fill_fullest(self.state, self.unit, t, 1, nodes)
             if fill is None:
                 break
             fills.append(fill)
         return fills
-
-    def _fill_slices(self, at: int, nodes: Indices) -> list[Fill]:
-        """Place whole runs, each in one domain of every slice level, then what remains.
-
-        Runs that running members began come first. What would leave two runs short is given back.
-        """
-        node = self.unit.tree[at]
-        column, size = node.slices[0]
-        codes = self.state.problem.columns[column].codes[nodes]
-        tasks = order_classes(self.state, self.unit, node.tasks)
-        left = {t: self.unit.tasks[t].count for t in tasks}
-        begun = [
-            (size - count % size, nodes[codes == domain])
-            for domain, count in sorted(node.standing[0].items())
-            if count % size
-        ]
-        fills: list[Fill] = []
-        sound, mark = 0, self.state.mark()
-        for wanted, where in (*begun, *[(size, nodes)] * sum(left.values())):
-            need = _draw(left, wanted)
-            run = self._place_run(need, node.slices, where) if need else None
-            if run is None:
-                continue
-            for t, count in need.items():
-                left[t] -= count
-            fills += run
-            if self._has_whole_runs(node, fills):
-                sound, mark = len(fills), self.state.mark()
-        self.state.undo(mark)
-        return fills[:sound]
-
-    def _has_whole_runs(self, node: TreeNode, fills: list[Fill]) -> bool:
-        """Tell whether at most one domain of each slice level holds a run that is short."""
-        for (column, size), standing in zip(node.slices, node.standing, strict=True):
-            codes = self.state.problem.columns[column].codes
-            counts = dict(standing)
-            for fill in fills:
-                for domain, count in zip(codes[fill.nodes].tolist(), fill.counts, strict=True):
-                    counts[domain] = counts.get(domain, 0) + int(count)
-            if sum(count % size > 0 for count in counts.values()) > 1:
-                return False
-        return True
-
-    def _place_run(
-        self, need: dict[int, int], levels: tuple[tuple[int, int], ...], nodes: Indices
-    ) -> list[Fill] | None:
-        """Place all pods of one run (task -> pods) in one domain of each level, or none."""
-        mark = self.state.mark()
-        fills: list[Fill] = []
-        if not levels:
-            for t, count in need.items():
-                fill = self._fill(t, count, nodes)
-                if fill is None or int(fill.counts.sum()) < count:
-                    self.state.undo(mark)
-                    return None
-                fills.append(fill)
-            return fills
-        column, _ = levels[0]
-        codes = self.state.problem.columns[column].codes
-        total = sum(need.values())
-        inner = levels[1][1] if len(levels) > 1 else total
-        ranked = []
-        for i, part in enumerate(parts := self._split(nodes, codes, FREE_CHOICE, column)):
-            room = {t: int(self.state.fits(self.unit.tasks[t].pod_class)[part].sum()) for t in need}
-            if all(room[t] >= count for t, count in need.items()):
-                ranked.append((sum(room.values()), i))
-        for _, i in sorted(ranked):
-            left = dict(need)
-            while chunk := _draw(left, inner):
-                run = self._place_run(chunk, levels[1:], parts[i])
-                if run is None:
-                    break
-                fills += run
-                for t, count in chunk.items():
-                    left[t] -= count
-            else:
-                return fills
-            self.state.undo(mark)
-            fills = []
-        return None
-
-
-def _draw(left: dict[int, int], count: int) -> dict[int, int]:
-    """Return the next `count` pods of what is left (task -> pods), fewer where less is left."""
-    drawn: dict[int, int] = {}
-    for t, available in left.items():
-        take = min(available, count - sum(drawn.values()))
-        if take > 0:
-            drawn[t] = take
-    return drawn

@@ -66,7 +66,7 @@ def make_plan(
         groups=groups,
         criteria=count_criteria(snapshot, groups, placed),
         bound=describe_bound(result),
-        conditional=find_conditions(snapshot, problem, placed),
+        conditional=find_conditions(snapshot, problem),
         warnings=(*snapshot.warnings, *check_topology(snapshot), *find_idle(problem)),
         errors=snapshot.errors,
     )

@@ -18,7 +18,6 @@ __all__ = ["import_coscheduling"]
 
 _API_GROUPS: Final = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io")
 _LABELS: Final = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io/name")
-_OLD_MINIMUM: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 
 
 def import_coscheduling(context: ImportContext) -> None:

@@ -321,4 +321,4 @@ def test_conditions(
         devices=devices,
     )
     problem = build_problem(snapshot, Request())
-    assert list(find_conditions(snapshot, problem, {0: 0})) == want
+    assert list(find_conditions(snapshot, problem)) == want
