@@ -234,7 +234,7 @@ def describe_bound(result: PlaceResult) -> Bound:
 
 
 def find_conditions(snapshot: Snapshot, problem: Problem) -> tuple[tuple[str, str], ...]:
-    """List the groups of the request, placed or not, whose answer relies on something that is not modelled."""
+    """List the groups of the request, placed or not, that rely on what is not modelled."""
     found: set[tuple[str, str]] = set()
     known = {d.device_class for d in snapshot.devices}
     for unit in problem.units:
