@@ -60,6 +60,8 @@ class Request:
     seed: int = 0
     effort: Literal["quick", "normal", "thorough"] = "normal"
     preempt: bool = False
+    pdb: Literal["soft", "hard"] = "soft"
+    """hard: evictions never exceed what a disruption budget allows."""
     release: str = "1.37"
     assume_gangs: bool = True
     """Hold groups whose atomicity the importer inferred to it."""
@@ -69,6 +71,7 @@ class Request:
         return {
             "groups": None if self.groups is None else list(self.groups),
             "preempt": self.preempt,
+            "pdb": self.pdb,
             "move": None,
             "objective": list(self.objective),
             "seed": self.seed,
