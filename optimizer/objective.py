@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CRITERIA",
     "PLACE_CRITERIA",
+    "PREEMPT_OBJECTIVE",
     "VICTIM_CRITERIA",
     "Level",
     "Placed",
@@ -59,6 +60,15 @@ VICTIM_CRITERIA: Final = (
     "pdbViolations",
 )
 """Criteria of what is evicted; less is better."""
+
+PREEMPT_OBJECTIVE: Final = (
+    "max:priority",
+    "min:pdbViolations",
+    "min:highestVictimPriority",
+    "min:victimUnits",
+    "min:victimPods",
+)
+"""The default where victims are looked for, in the spirit of kube-scheduler's choice of nodes."""
 
 
 @dataclass(frozen=True, slots=True)

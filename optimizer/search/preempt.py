@@ -243,7 +243,8 @@ class _Search:
         """Find nodes and victims for the waiting units beside what is held."""
         priority = waiting[0].priority
         beside = {k: s for k, s in plan.rest.items() if s.unit.priority >= priority}
-        movers = [*waiting, *(s.unit for k, s in beside.items() if k in self.may_preempt)]
+        whole = [s.unit for s in beside.values() if len(s.nodes) == s.unit.num_pods]
+        movers = [*waiting, *(unit for unit in whole if unit.key in self.may_preempt)]
         alike = len({sees_groups(unit, self.request.release) for unit in movers}) == 1
         if alike and not self.problem.reservations and len(movers) > 1:
             keys = frozenset(unit.key for unit in movers)
