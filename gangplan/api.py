@@ -24,6 +24,7 @@ __all__ = [
     "inspect",
     "place",
     "placements_table",
+    "preempt",
     "read",
     "read_plan",
     "to_pandas",
@@ -76,7 +77,7 @@ def place(
       groups: References to plan for; None: everything pending.
       progress: Called with the name of each step.
       options: Fields of `topology.plan.Request`: `objective`, `seed`, `effort`, `release`,
-        `assume_gangs`.
+        `assume_gangs`, `preempt`, `pdb`.
 
     Returns:
       A verified plan; `plan.verification` says so.
@@ -87,6 +88,33 @@ def place(
     from ray_jobs.pipeline import make_plan
 
     return make_plan(snapshot, _build_request(snapshot, "place", groups, options), progress)
+
+
+def preempt(
+    snapshot: Snapshot,
+    groups: Sequence[str],
+    *,
+    progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> Plan:
+    """Say who would have to go so that these groups fit, at the least cost.
+
+    Args:
+      snapshot: Read whole; never changed.
+      groups: References to plan for.
+      progress: Called with the name of each step.
+      options: As for `place`; `objective` is by default `optimizer.objective.PREEMPT_OBJECTIVE`.
+
+    Returns:
+      A verified plan; `plan.evictions` lists the victims. Nothing is evicted, only planned.
+
+    Raises:
+      RequestError: When a reference or a criterion is unknown.
+    """
+    from ray_jobs.pipeline import make_plan
+
+    options = {"preempt": True, **options}
+    return make_plan(snapshot, _build_request(snapshot, "preempt", groups, options), progress)
 
 
 def explain(
@@ -104,13 +132,16 @@ def explain(
 
 def _build_request(
     snapshot: Snapshot,
-    command: Literal["explain", "place"],
+    command: Literal["explain", "place", "preempt"],
     groups: Sequence[str] | None,
     options: dict[str, Any],
 ) -> Request:
     from gangplan.questions import choose_groups
+    from optimizer.objective import PREEMPT_OBJECTIVE
     from topology.plan import Request
 
+    if options.get("preempt"):
+        options = {"objective": PREEMPT_OBJECTIVE, **options}
     return Request(
         command=command,
         groups=None if groups is None else choose_groups(snapshot, groups),

@@ -28,6 +28,8 @@ from gangplan.options import (
     NoColor,
     Objective,
     Output,
+    Pdb,
+    Preempt,
     Quiet,
     Release,
     Seed,
@@ -175,6 +177,7 @@ def inspect(
 
 
 @app.command("place", help="Say where pending groups go.")
+@app.command("preempt", help="Say who would have to go so that these groups fit, at least cost.")
 @app.command("explain", help="Say why pending groups cannot be placed now.")
 def _plan(
     context: typer.Context,
@@ -186,6 +189,8 @@ def _plan(
     form: Format = None,
     output: Output = None,
     objective: Objective = None,
+    preempt: Preempt = False,
+    pdb: Pdb = None,
     release: Release = "1.37",
     seed: Seed = 0,
     effort: Effort = "normal",
@@ -195,14 +200,20 @@ def _plan(
     quiet: Quiet = False,
     no_color: NoColor = False,
 ) -> int:
-    command: Literal["explain", "place"] = "explain" if context.info_name == "explain" else "place"
+    command = _find_command(context.info_name)
     streams = open_streams(context, quiet, no_color)
-    from gangplan.questions import choose_groups, find_keys, parse_selector, split_objective
+    from gangplan.questions import (
+        ask_evictions,
+        choose_groups,
+        find_keys,
+        parse_selector,
+        split_objective,
+    )
     from topology.plan import Request
 
-    criteria: dict[str, Any] = {}
+    options = ask_evictions(command, groups=group or [], preempt=preempt, pdb=pdb)
     if objective is not None:
-        criteria["objective"] = split_objective(objective)
+        options["objective"] = split_objective(objective)
     chosen = parse_selector(selector) if selector is not None else None
     cluster = read_input(snapshot, strict=strict, streams=streams, pod_labels=find_keys(chosen))
     request = Request(
@@ -217,7 +228,7 @@ def _plan(
         effort=effort,
         release=release,
         assume_gangs=assume_gangs,
-        **criteria,
+        **options,
     )
     from ray_jobs.pipeline import make_plan
 
@@ -242,6 +253,10 @@ def _plan(
     if exit_status and any(g.outcome != "placed" for g in plan.groups):
         return NOT_REACHED
     return ANSWERED
+
+
+def _find_command(name: str | None) -> Literal["explain", "place", "preempt"]:
+    return "explain" if name == "explain" else "preempt" if name == "preempt" else "place"
 
 
 @app.command()

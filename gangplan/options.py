@@ -18,6 +18,9 @@ __all__ = [
     "NoColor",
     "Objective",
     "Output",
+    "Pdb",
+    "PdbMode",
+    "Preempt",
     "Quiet",
     "Release",
     "ReleaseName",
@@ -29,6 +32,7 @@ __all__ = [
 
 FormatName = Literal["table", "wide", "json", "yaml", "name"]
 ReleaseName = Literal["1.35", "1.36", "1.37"]
+PdbMode = Literal["soft", "hard"]
 EffortName = Literal["quick", "normal", "thorough"]
 
 Snapshots = Annotated[
@@ -87,7 +91,7 @@ Objective = Annotated[
         envvar="GANGPLAN_OBJECTIVE",
         metavar="C1,C2,...",
         help="Criteria, most important first, each max:NAME or min:NAME. "
-        "Default: max:priority,max:gpusPlaced,min:fragmentation.",
+        "The default is that of the command.",
         show_default=False,
     ),
 ]
@@ -107,6 +111,23 @@ AssumeGangs = Annotated[
     typer.Option(
         envvar="GANGPLAN_ASSUME_GANGS",
         help="Hold groups to all-or-nothing where their API does not promise it.",
+    ),
+]
+Preempt = Annotated[
+    bool,
+    typer.Option(
+        "--preempt",
+        envvar="GANGPLAN_PREEMPT",
+        help="Plan evictions of lower priority for what does not fit; `preempt` always does.",
+    ),
+]
+Pdb = Annotated[
+    PdbMode | None,
+    typer.Option(
+        envvar="GANGPLAN_PDB",
+        help="Disruption budgets: soft, broken only if nothing else helps, or hard, never broken. "
+        "Default: soft.",
+        show_default=False,
     ),
 ]
 Strict = Annotated[

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 
     from topology.model import Snapshot
 
-__all__ = ["choose_groups", "find_keys", "parse_selector", "select_pods", "split_objective"]
+__all__ = [
+    "ask_evictions",
+    "choose_groups",
+    "find_keys",
+    "parse_selector",
+    "select_pods",
+    "split_objective",
+]
 
 _TERM = re.compile(
     r"""\s*(?:
@@ -50,6 +57,30 @@ def split_objective(text: str) -> tuple[str, ...]:
     criteria = tuple(part.strip() for part in text.split(","))
     parse_objective(criteria)
     return criteria
+
+
+def ask_evictions(
+    command: str, *, groups: Sequence[str], preempt: bool, pdb: str | None
+) -> dict[str, Any]:
+    """Return the fields of a request that say what may be evicted, and the objective for it.
+
+    Raises:
+      RequestError: `preempt` names no group, or `--pdb` is given where nothing may be evicted.
+    """
+    if command == "preempt":
+        if not groups:
+            raise RequestError(
+                "preempt: for which groups? name them by --group REF, or use `place --preempt` for "
+                "everything pending"
+            )
+        preempt = True
+    elif not preempt and pdb is not None:
+        raise RequestError("--pdb: is about evictions; add --preempt, or leave it out")
+    if not preempt:
+        return {}
+    from optimizer.objective import PREEMPT_OBJECTIVE
+
+    return {"preempt": True, "pdb": pdb or "soft", "objective": PREEMPT_OBJECTIVE}
 
 
 def parse_selector(text: str) -> LabelSelector:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from gangplan.inspection import Inspection
     from topology.model import Group, Snapshot
-    from topology.plan import Cause, GroupPlan, Plan, Verification
+    from topology.plan import Cause, Eviction, GroupPlan, Plan, Verification
 
 __all__ = [
     "name_inspection",
@@ -251,7 +251,32 @@ def show_plan(snapshot: Snapshot, plan: Plan, *, wide: bool) -> str:
     headings = ["GROUP", "PRIORITY", "OUTCOME", "PODS", "DOMAIN", "NODES", "CAUSE"]
     if wide:
         headings += ["GPUS", "MIN", "POLICY", "API"]
-    return "\n\n".join([format_table(headings, rows), _show_quality(plan)])
+    blocks = [format_table(headings, rows)]
+    if plan.evictions:
+        blocks.append(_show_evictions(snapshot, plan, wide=wide))
+    return "\n\n".join([*blocks, _show_quality(plan)])
+
+
+def _show_evictions(snapshot: Snapshot, plan: Plan, *, wide: bool) -> str:
+    """Return who would go: a row for each group or single pod, or for each pod where wide."""
+    total = (
+        "*",
+        count(len(plan.evictions), "pod"),
+        _count_gpus_of(snapshot, (e.pod for e in plan.evictions)),
+        count(len({e.node for e in plan.evictions}), "node"),
+        None,
+    )
+    units: dict[tuple[str, str | None], list[Eviction]] = {}
+    for eviction in plan.evictions:
+        name = eviction.pod if wide or eviction.group is None else eviction.group
+        units.setdefault((name, eviction.preemptor), []).append(eviction)
+    rows: list[tuple[object, ...]] = [total]
+    for (name, preemptor), gone in sorted(units.items(), key=lambda entry: entry[0][0]):
+        nodes = sorted({e.node for e in gone})
+        gpus = _count_gpus_of(snapshot, (e.pod for e in gone))
+        row = (name, count(len(gone), "pod"), gpus, shorten(nodes, 99 if wide else 3), preemptor)
+        rows.append(row)
+    return format_table(["WOULD EVICT", "PODS", "GPUS", "NODES", "FOR"], rows)
 
 
 def _wide_total(snapshot: Snapshot, plan: Plan) -> tuple[object, ...]:

@@ -13,13 +13,14 @@ from optimizer.explain_words import say_quorum
 from optimizer.fragmentation import measure_fragmentation
 from topology.levels import NO_DOMAIN
 from topology.model import NO_GROUP
-from topology.plan import Bound, Cause, ChosenDomain, GroupPlan, PlacedPod
+from topology.plan import Bound, Cause, ChosenDomain, Eviction, GroupPlan, PlacedPod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from optimizer.problem import Problem, Unit
     from optimizer.search.place import PlaceResult
+    from optimizer.search.preempt import PreemptResult
     from topology.model import Snapshot
     from topology.plan import Request
 
@@ -27,6 +28,7 @@ __all__ = [
     "assign_pods",
     "count_criteria",
     "describe_bound",
+    "describe_evictions",
     "describe_groups",
     "find_conditions",
     "find_idle",
@@ -231,6 +233,20 @@ def describe_bound(result: PlaceResult) -> Bound:
         )
         return Bound("gpusPlaced", value, 0.0, "optimal")
     return Bound(first.criterion, value * first.sign, 0.0, "optimal")
+
+
+def describe_evictions(snapshot: Snapshot, result: PreemptResult) -> tuple[Eviction, ...]:
+    """Write the entry of every victim, sorted by pod."""
+    pods, groups = snapshot.pods, snapshot.groups
+    found = []
+    for pod, preemptor in result.evictions:
+        g = int(pods.group[pod])
+        while g != NO_GROUP and groups[g].kind == "subgroup" and groups[g].parent != NO_GROUP:
+            g = groups[g].parent
+        owner = None if g == NO_GROUP else groups[g].ref
+        node = snapshot.nodes[pods.node[pod]].name
+        found.append(Eviction(pods.refs[pod], node, owner, "preemption", preemptor))
+    return tuple(found)
 
 
 def find_conditions(snapshot: Snapshot, problem: Problem) -> tuple[tuple[str, str], ...]:

@@ -30,6 +30,7 @@ from optimizer.objective import Level
 from optimizer.problem import BROKEN, FREE_CHOICE, Problem, Relax, build_problem, count_free
 from optimizer.search.bins import make_node_bins
 from optimizer.search.exact import describe_flat, solve_exact
+from optimizer.victims import explain_no_preemption
 from topology.model import NO_GROUP
 from topology.plan import Cause
 
@@ -125,7 +126,9 @@ class Explainer:
         is_pinned = any(r.pinned != FREE_CHOICE for n in unit.tree for r in n.required)
         if is_pinned and self._fits(unit, replace(now.relax, pins=True)):
             return self._with_event(now, "domain-pinned", *say_pinned(now))
-        if self._has_claims(unit) and self._fits(unit, replace(now.relax, devices=True)):
+        below = unit.priority if self._why_nobody_goes(unit) is None else None
+        freed = replace(now.relax, devices=True, evictable_below=below)
+        if self._has_claims(unit) and self._fits(unit, freed):
             return self._with_event(now, "device-held", *say_devices(now))
         never = unit.root.group >= 0 and self.snapshot.groups[unit.root.group].never_preempts
         if never and self._fits(unit, replace(now.relax, evictable_below=unit.priority)):
@@ -200,7 +203,22 @@ class Explainer:
         if holds:
             message += f"; room is kept for {count_pods(len(holds))} nominated to a node"
             details["nominatedPods"] = len(holds)
+        if self.request.preempt:
+            message += f"; {self._say_preemption(now.unit)}"
         return self._with_event(now, "fragmented" if enough else "busy", message, details)
+
+    def _why_nobody_goes(self, unit: Unit) -> str | None:
+        """Return why nobody is evicted for a unit, None where victims were looked for."""
+        if not self.request.preempt:
+            return "eviction was not asked for"
+        return explain_no_preemption(self.snapshot, unit, self.request.release)
+
+    def _say_preemption(self, unit: Unit) -> str:
+        reason = self._why_nobody_goes(unit)
+        if reason is not None:
+            return f"nobody is evicted for it: {reason}"
+        within = " within the disruption budgets" if self.request.pdb == "hard" else ""
+        return f"no victims below priority {unit.priority} were found that make room{within}"
 
     def _fits_alone(self, now: View) -> bool:
         """Tell whether `_choose_view` found that only the rest of the plan is in the way."""

@@ -14,7 +14,18 @@ from topology.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["CRITERIA", "PLACE_CRITERIA", "Level", "Placed", "build_levels", "parse_objective"]
+__all__ = [
+    "CRITERIA",
+    "PLACE_CRITERIA",
+    "PREEMPT_OBJECTIVE",
+    "VICTIM_CRITERIA",
+    "Level",
+    "Placed",
+    "VictimLevel",
+    "build_levels",
+    "build_steps",
+    "parse_objective",
+]
 
 CRITERIA: Final = (
     "groupsPlaced",
@@ -39,6 +50,25 @@ CRITERIA: Final = (
 PLACE_CRITERIA: Final = ("groupsPlaced", "podsPlaced", "gpusPlaced", "weightedGpus", "priority")
 """Criteria that depend on what is placed; without evictions and moves the others are constant,
 but for fragmentation, which best fit looks after."""
+
+VICTIM_CRITERIA: Final = (
+    "victimPods",
+    "victimUnits",
+    "victimGpus",
+    "weightedVictimGpus",
+    "highestVictimPriority",
+    "pdbViolations",
+)
+"""Criteria of what is evicted; less is better."""
+
+PREEMPT_OBJECTIVE: Final = (
+    "max:priority",
+    "min:pdbViolations",
+    "min:highestVictimPriority",
+    "min:victimUnits",
+    "min:victimPods",
+)
+"""The default where victims are looked for, in the spirit of kube-scheduler's choice of nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +111,13 @@ class Level:
             groups, pods, gpus = self.weights(unit.priority)
             total += groups * unit.groups + pods * unit.pods + gpus * unit.gpus
         return total
+
+
+@dataclass(frozen=True, slots=True)
+class VictimLevel:
+    """One step of the comparison that counts victims; always to be minimised."""
+
+    criterion: str
 
 
 def parse_objective(objective: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -137,3 +174,52 @@ def build_levels(objective: Sequence[str], units: Iterable[Placed]) -> tuple[Lev
     if any(not u.gpus for u in wanted) and not named & {"groupsPlaced", "podsPlaced"}:
         levels.append(Level("podsPlaced"))
     return tuple(levels)
+
+
+def build_steps(
+    objective: Sequence[str], units: Iterable[Placed]
+) -> tuple[Level | VictimLevel, ...]:
+    """Return what decides among placements with evictions, most important first.
+
+    Args:
+      objective: As `parse_objective` takes it.
+      units: What each unit would place at most.
+
+    Returns:
+      Placing levels and victim levels in the order of the objective. Where it names no placing
+      criterion, `priority` comes first, else nobody would ever be evicted; victim pods come last,
+      so that no plan keeps a victim it does not need.
+
+    Raises:
+      RequestError: A victim criterion is to be maximised.
+    """
+    parsed = parse_objective(objective)
+    for direction, criterion in parsed:
+        if direction == "max" and criterion in VICTIM_CRITERIA:
+            raise RequestError(
+                f"--objective: max:{criterion}: evictions are only ever made few; "
+                f"write min:{criterion}"
+            )
+    items = [":".join(item) for item in parsed]
+    placing = [item for item in items if item.partition(":")[2] in PLACE_CRITERIA]
+    if not placing:
+        placing = ["max:priority"]
+        items = [*placing, *items]
+    left = list(build_levels(placing, units))
+    last = placing[-1]
+    steps: list[Level | VictimLevel] = []
+    for item in items:
+        criterion = item.partition(":")[2]
+        if criterion in VICTIM_CRITERIA:
+            steps.append(VictimLevel(criterion))
+        elif item == last:
+            # Levels that were added to tell apart what the objective leaves equal end here too.
+            steps += left
+            left = []
+        elif criterion in PLACE_CRITERIA:
+            mine = [level for level in left if level.criterion == criterion]
+            steps += mine
+            left = [level for level in left if level.criterion != criterion]
+    if VictimLevel("victimPods") not in steps:
+        steps.append(VictimLevel("victimPods"))
+    return tuple(steps)

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from optimizer.answer import (
     assign_pods,
     count_criteria,
     describe_bound,
+    describe_evictions,
     describe_groups,
     find_conditions,
     find_idle,
 )
 from optimizer.problem import build_problem
 from optimizer.search.place import search_placement
+from optimizer.search.preempt import search_preemption
 from optimizer.verify import verify_plan
 from topology.errors import RequestError
 from topology.graph import check_topology
 from topology.model import PodFlag
-from topology.plan import Plan
+from topology.plan import Eviction, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from optimizer.problem import Problem
     from topology.model import Snapshot
-    from topology.plan import Request
+    from topology.plan import Bound, Request
 
 __all__ = ["make_plan"]
 
@@ -32,7 +35,7 @@ __all__ = ["make_plan"]
 def make_plan(
     snapshot: Snapshot, request: Request, progress: Callable[[str], None] | None = None
 ) -> Plan:
-    """Answer `place` or `explain` for a snapshot.
+    """Answer `place`, `preempt` or `explain` for a snapshot.
 
     Args:
       snapshot: Read whole; never changed.
@@ -49,10 +52,8 @@ def make_plan(
 
     say = progress or (lambda _: None)
     _check_groups(snapshot, request)
-    problem = build_problem(snapshot, request)
-    result = search_placement(problem, request, say)
-    placed = assign_pods(problem, result)
-    groups = describe_groups(snapshot, request, problem, placed, say)
+    found = _search(snapshot, request, say)
+    groups = describe_groups(found.after, request, found.problem, found.placed, say)
     counted = [g for g in snapshot.groups if g.kind == "group"]
     plan = Plan(
         request=request,
@@ -64,14 +65,42 @@ def make_plan(
             "groups": len(counted),
         },
         groups=groups,
-        criteria=count_criteria(snapshot, groups, placed),
-        bound=describe_bound(result),
-        conditional=find_conditions(snapshot, problem),
-        warnings=(*snapshot.warnings, *check_topology(snapshot), *find_idle(problem)),
+        evictions=found.evictions,
+        criteria={**count_criteria(found.after, groups, found.placed), **found.cost},
+        bound=found.bound,
+        conditional=find_conditions(snapshot, found.problem),
+        warnings=(*snapshot.warnings, *check_topology(snapshot), *find_idle(found.problem)),
         errors=snapshot.errors,
     )
     say("verifying the plan")
     return plan.with_verification(verify_plan(snapshot, plan))
+
+
+class _Found(NamedTuple):
+    """What a search says, in indices."""
+
+    after: Snapshot
+    """The fleet without what would be evicted."""
+    problem: Problem
+    """Of that fleet."""
+    placed: Mapping[int, int]
+    bound: Bound
+    evictions: tuple[Eviction, ...] = ()
+    cost: Mapping[str, int] = {}
+
+
+def _search(snapshot: Snapshot, request: Request, say: Callable[[str], None]) -> _Found:
+    problem = build_problem(snapshot, request)
+    if not request.preempt:
+        placing = search_placement(problem, request, say)
+        return _Found(snapshot, problem, assign_pods(problem, placing), describe_bound(placing))
+    result = search_preemption(snapshot, request, problem, say)
+    if result.evictions:
+        problem = build_problem(result.after, request)
+    evictions = describe_evictions(snapshot, result)
+    return _Found(
+        result.after, problem, result.placed, result.bound, evictions, result.cost.to_criteria()
+    )
 
 
 def _check_groups(snapshot: Snapshot, request: Request) -> None:

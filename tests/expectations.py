@@ -41,6 +41,14 @@ class Answer:
                 self._same(self._node(want["node"])[form], want)
             case "requests":
                 self._same(self._find("pods", "pod", want["pod"])["requests"], want)
+            case "freeDevices":
+                devices = self._node(want["node"])["devices"]
+                assert devices[want["class"]]["free"] == want["value"]
+            case "group":
+                group = self._find("groups", "group", want["ref"])
+                assert {key: group[key] for key in want if key != "ref"} == {
+                    key: value for key, value in want.items() if key != "ref"
+                }
             case "domain":
                 assert self._domain(want["node"], want["key"]) == want["value"]
             case "pending" | "gated":
@@ -66,8 +74,11 @@ class Answer:
                 (node,) = (p["node"] for p in pods if p["pod"] == want["pod"])
                 assert node in want.get("anyOf", [want.get("node")])
             case "victims":
-                assert want == {"none": True}
-                assert self.plan["evictions"] == []
+                gone = {e["pod"] for e in self.plan["evictions"]}
+                assert gone == set(want.get("exactly", [] if "none" in want else gone))
+                assert not gone & set(want.get("excludes", []))
+            case "cost":
+                assert self.plan["criteria"][want["of"]] == want["exactly"]
             case _:
                 raise AssertionError(f"unknown form {form}")
 

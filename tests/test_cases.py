@@ -26,9 +26,9 @@ def test_case(name: str) -> None:
     plan: dict[str, Any] = {}
     if case["kind"] != "import":
         ask = case["ask"]
-        assert not ask["preempt"]
-        verb = gangplan.explain if case["kind"] == "explain" else gangplan.place
-        answer = verb(snapshot, ask["groups"], objective=tuple(ask["objective"]))
+        verb = getattr(gangplan, case["kind"])
+        options = {key: ask[key] for key in ("preempt", "pdb", "release") if key in ask}
+        answer = verb(snapshot, ask["groups"], objective=tuple(ask["objective"]), **options)
         assert gangplan.verify(snapshot, answer).violations == ()
         plan = answer.to_dict()
     answered = Answer(gangplan.inspect(snapshot).to_dict(), plan)

@@ -63,12 +63,15 @@ class Request:
     release: str = "1.37"
     assume_gangs: bool = True
     """Hold groups whose atomicity the importer inferred to it."""
+    pdb: Literal["soft", "hard"] = "soft"
+    """hard: evictions never exceed what a disruption budget allows."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the `request` object of the contract."""
         return {
             "groups": None if self.groups is None else list(self.groups),
             "preempt": self.preempt,
+            "pdb": self.pdb,
             "move": None,
             "objective": list(self.objective),
             "seed": self.seed,

@@ -122,7 +122,8 @@ def plan_from_dict(document: Mapping[str, Any]) -> Plan:
     """Read a Plan document as `Plan.to_dict` writes it.
 
     The release is that of the snapshot. The document does not say whether inferred gangs were held
-    to their floors unless its request has `assumeGangs`; they are otherwise.
+    to their floors unless its request has `assumeGangs`; they are otherwise. Without `pdb` in its
+    request, disruption budgets are soft.
 
     Args:
       document: Parsed JSON or YAML.
@@ -164,6 +165,7 @@ def _read_request(top: _Fields) -> Request:
         seed=fields.whole("seed"),
         effort=fields.one_of("effort", ("quick", "normal", "thorough")),
         preempt=fields.flag("preempt"),
+        pdb=fields.one_of("pdb", ("soft", "hard")) if "pdb" in top.raw("request") else "soft",
         release=top.child("snapshot").text("release"),
         assume_gangs=fields.flag("assumeGangs") if "assumeGangs" in top.raw("request") else True,
     )

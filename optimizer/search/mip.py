@@ -10,7 +10,7 @@ import ctypes
 import os
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -28,6 +28,9 @@ __all__ = ["MipModel", "MipResult"]
 MERGE_LIMIT = 1e6
 """Levels are folded into one objective while the folded range stays far below 2**53."""
 
+_INFEASIBLE: Final = 2
+"""`status` of scipy's `milp`."""
+
 
 class MipResult(NamedTuple):
     """The best values found, and what is known about them."""
@@ -38,6 +41,17 @@ class MipResult(NamedTuple):
     """Number of leading levels whose value is optimal."""
     bounds: tuple[float, ...]
     """What no solution can exceed in each level, given those before it; inf where unknown."""
+    is_infeasible: bool = False
+    """Proven to have no solution at all."""
+
+
+class _Solved(NamedTuple):
+    """What one call of HiGHS said."""
+
+    values: Floats | None
+    bound: float
+    is_final: bool
+    """The values are optimal, or it is proven that there are none."""
 
 
 @contextlib.contextmanager
@@ -133,15 +147,15 @@ class MipModel:
         whole = not relaxed and all(kind.all() for kind in self._integer)
         for folded, parts, step in _merge(objectives, spans, fold=whole):
             found = self._solve_one(folded, held, upper, node_limit, relaxed)
-            if found is None:
-                return MipResult(values, proven, tuple(bounds))
-            values, bound, is_optimal = found
+            if found.values is None:
+                return MipResult(values, proven, tuple(bounds), found.is_final and values is None)
+            values = found.values
             reached = float(folded @ values)
-            still_proven = still_proven and is_optimal
+            still_proven = still_proven and found.is_final
             for part in parts:
                 value = float(part @ values)
                 # A folded bound says nothing about one of its levels alone.
-                limit = bound * step if len(parts) == 1 else np.inf
+                limit = found.bound * step if len(parts) == 1 else np.inf
                 bounds.append(value if still_proven else limit)
                 proven += still_proven
             held.append((folded, float(np.round(reached) if whole else np.floor(reached + 1e-6))))
@@ -154,9 +168,9 @@ class MipModel:
         upper: Floats,
         node_limit: int,
         relaxed: bool,
-    ) -> tuple[Floats, float, bool] | None:
+    ) -> _Solved:
         if self.num_variables == 0:
-            return np.zeros(0), 0.0, True
+            return _Solved(np.zeros(0), 0.0, True)
         matrix = csr_array(
             (
                 np.concatenate(self._data),
@@ -179,7 +193,7 @@ class MipModel:
                 options={"node_limit": node_limit, "mip_rel_gap": 0.0},
             )
         if result.x is None:
-            return None
+            return _Solved(None, np.inf, result.status == _INFEASIBLE)
         values = np.asarray(result.x, np.float64)
         if not relaxed:
             values = np.where(integrality == 1, np.round(values), values)
@@ -187,7 +201,7 @@ class MipModel:
             limit = np.inf if bound is None else -float(bound)
         else:
             limit = float(objective @ values)
-        return values, limit, result.status == 0
+        return _Solved(values, limit, result.status == 0)
 
 
 def _merge(

@@ -68,6 +68,8 @@ class TreeRows:
         self.integer_pods = integer_pods
         self.integer_gangs = integer_gangs
         self.entries: list[_TreeEntry] = []
+        # (spread, domain) -> (variable, pods that no longer stand there where it is 1).
+        self.leaving: dict[tuple[int, int], list[tuple[int, int]]] = {}
         # (rule, domain) -> (variable, keyed) of every group that may stand there.
         self._presence: dict[tuple[int, int], list[tuple[int, bool]]] = defaultdict(list)
 
@@ -251,7 +253,7 @@ class TreeRows:
             self._add_spreads()
             self._add_attractions()
 
-    def _each_pod_variable(
+    def each_pod_variable(
         self, codes: NDArray[np.int32], roles: Sequence[int]
     ) -> dict[int, dict[int, list[int]]]:
         """Return role -> domain -> variables, for classes whose role (of each class) is not 0."""
@@ -273,7 +275,7 @@ class TreeRows:
             of_class = [
                 (s.holds >> t & 1) | (s.matched >> t & 1) << 1 for s in self.problem.signatures
             ]
-            roles = self._each_pod_variable(conflict.codes, of_class)
+            roles = self.each_pod_variable(conflict.codes, of_class)
             holds_only, matched_only, both = roles[1], roles[2], roles[3]
             for d in sorted({*holds_only, *matched_only, *both}):
                 holders, matched = self.state.standing(t, d)
@@ -301,40 +303,43 @@ class TreeRows:
     def _add_spreads(self) -> None:
         for t, spread in enumerate(self.problem.interactions.spreads):
             signatures = self.problem.signatures
-            own = self._each_pod_variable(spread.codes, [s.spreads >> t & 1 for s in signatures])
-            matched = self._each_pod_variable(
+            own = self.each_pod_variable(spread.codes, [s.spreads >> t & 1 for s in signatures])
+            matched = self.each_pod_variable(
                 spread.codes, [s.spread_matched >> t & 1 for s in signatures]
             )
             if not own[1]:
                 continue
             counts = self.state.spread_counts(t)
             domains = np.flatnonzero(spread.is_domain).tolist()
+            leaving = {d: self.leaving.get((t, d), []) for d in domains}
+            standing = {d: int(counts[d]) + sum(n for _, n in leaving[d]) for d in domains}
             enough = len(domains) >= spread.term.min_domains
             top = self.mip.count_at_most([x for found in matched[1].values() for x in found])
-            ceiling = top + int(counts.max(initial=0))
+            ceiling = top + max(standing.values(), default=0)
             floor = int(self.mip.add_variables(ceiling if enough else 0)[0])
             for d in domains:
                 inside = matched[1][d]
-                standing = int(counts[d])
+                columns = [*inside, *(x for x, _ in leaving[d]), floor]
+                ones = [*([1] * len(inside)), *(-n for _, n in leaving[d]), -1]
                 if enough:
-                    self.mip.add_row([*inside, floor], _minus_last(inside), low=-standing)
+                    self.mip.add_row(columns, ones, low=-standing[d])
                 if own[1][d]:
                     enters = int(self.mip.add_variables(1)[0])
                     entering = self.mip.count_at_most([*own[1][d], *inside])
-                    limit = entering + standing
-                    ones = [1] * len(own[1][d])
-                    self.mip.add_row([*own[1][d], enters], [*ones, -limit], up=0)
+                    limit = entering + standing[d]
+                    entries = [1] * len(own[1][d])
+                    self.mip.add_row([*own[1][d], enters], [*entries, -limit], up=0)
                     self.mip.add_row(
-                        [*inside, floor, enters],
-                        [*([1] * len(inside)), -1, limit],
-                        up=spread.term.max_skew - standing + limit,
+                        [*columns, enters],
+                        [*ones, limit],
+                        up=spread.term.max_skew - standing[d] + limit,
                     )
 
     def _add_attractions(self) -> None:
         """Put all carriers of a term in one domain: that of those who stand, if any do."""
         for t, attraction in enumerate(self.problem.interactions.attractions):
             of_class = [s.attracts >> t & 1 for s in self.problem.signatures]
-            by_domain = self._each_pod_variable(attraction.codes, of_class)[1]
+            by_domain = self.each_pod_variable(attraction.codes, of_class)[1]
             standing = self.state.attracted(t)
             chosen = [int(self.mip.add_variables(1)[0]) for _ in by_domain]
             if chosen:
