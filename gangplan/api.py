@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from os import PathLike
 
+    import networkx as nx
     import pyarrow as pa
 
     from gangplan.inspection import Inspection
@@ -21,6 +22,7 @@ __all__ = [
     "anonymize",
     "explain",
     "generate",
+    "graph",
     "inspect",
     "place",
     "placements_table",
@@ -61,6 +63,16 @@ def inspect(snapshot: Snapshot, *, release: str = "1.37") -> Inspection:
     from gangplan.inspection import inspect_snapshot
 
     return inspect_snapshot(snapshot, release=release)
+
+
+def graph(snapshot: Snapshot) -> nx.DiGraph[tuple[str, ...]]:
+    """Return the domains of every topology key in use as a graph, for drawing and questions.
+
+    Vertices are ("fleet",), (key, value) and ("node", name); edges point to the narrower.
+    """
+    from topology.graph import build_graph
+
+    return build_graph(snapshot)
 
 
 def place(

@@ -29,6 +29,18 @@ def test_every_verb(tmp_path: Path) -> None:
     assert "work" not in gangplan.anonymize(snapshot).pods.refs[0]
 
 
+def test_preempt() -> None:
+    snapshot = gangplan.read(CASES / "preempt-pdb-two-domains/snapshot.yaml")
+    plan = gangplan.preempt(snapshot, ["work/wide"], pdb="hard")
+    assert [(e.pod, e.node, e.preemptor) for e in plan.evictions] == [
+        ("other/x1", "n1", "work/wide"),
+        ("other/x2", "n2", "work/wide"),
+    ]
+    assert gangplan.verify(snapshot, plan).is_valid
+    assert plan.request.objective[0] == "max:priority"
+    assert gangplan.place(snapshot, ["work/wide"]).evictions == ()
+
+
 def test_steps_are_told() -> None:
     steps: list[str] = []
     gangplan.place(gangplan.read(RACKS, progress=steps.append), progress=steps.append)
@@ -50,3 +62,13 @@ def test_refusals(groups: list[str] | None, options: dict[str, object], want_mes
 def test_unreadable() -> None:
     with pytest.raises(gangplan.SnapshotError, match=r"nowhere\.yaml"):
         gangplan.read("nowhere.yaml")
+
+
+def test_the_graph_of_domains_reaches_every_node() -> None:
+    import networkx as nx
+
+    snapshot = gangplan.generate("dgx-h100", nodes=8, utilization=0.5, pending=0.2, seed=1)
+    graph = gangplan.graph(snapshot)
+    machines = {("node", node.name) for node in snapshot.nodes}
+    assert machines <= nx.descendants(graph, ("fleet",))
+    assert nx.is_directed_acyclic_graph(graph)

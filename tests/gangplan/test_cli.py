@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 CASES = ROOT / "tests/cases"
 USAGE = str(CASES / "import-usage-accounting/snapshot.yaml")
 RACKS = str(CASES / "place-fragmented-racks/snapshot.yaml")
+VICTIMS = str(CASES / "preempt-pdb-two-domains/snapshot.yaml")
 QUORUM = str(CASES / "explain-quorum-impossible/snapshot.yaml")
 
 NODE = """
@@ -57,6 +58,9 @@ def flawed(tmp_path: Path) -> str:
         pytest.param(["inspect", USAGE], 0, id="inspect"),
         pytest.param(["place", RACKS], 0, id="place"),
         pytest.param(["explain", QUORUM], 0, id="not placed is an answer"),
+        pytest.param(["preempt", VICTIMS, "--group", "work/wide"], 0, id="preempt"),
+        pytest.param(["place", VICTIMS, "--preempt", "--pdb", "hard"], 0, id="place --preempt"),
+        pytest.param(["explain", VICTIMS, "--preempt"], 0, id="explain --preempt"),
         pytest.param(["place", QUORUM, "--exit-status"], 3, id="not placed, asked for"),
         pytest.param(["place", QUORUM, "--exit-status", "--group", "work/ok"], 0, id="placed"),
         pytest.param([], 2, id="no command"),
@@ -73,6 +77,13 @@ def flawed(tmp_path: Path) -> str:
         pytest.param(["place", RACKS, "--release", "1.20"], 2, id="no such release"),
         pytest.param(["place", RACKS, "--seed", "-1"], 2, id="seed out of range"),
         pytest.param(["place", RACKS, "-l", "a=b=c"], 2, id="selector that is none"),
+        pytest.param(["preempt", VICTIMS], 2, id="preempt for nobody"),
+        pytest.param(["place", VICTIMS, "--pdb", "soft"], 2, id="budgets without evictions"),
+        pytest.param(
+            ["place", VICTIMS, "--preempt", "--objective", "max:victimPods"],
+            2,
+            id="as many victims as can be",
+        ),
         pytest.param(["verify", RACKS], 2, id="no plan"),
         pytest.param(["verify", RACKS, "--plan", "nowhere.json"], 2, id="no such plan"),
         pytest.param(["verify", RACKS, "--plan", RACKS], 2, id="plan that is none"),

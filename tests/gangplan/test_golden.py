@@ -22,13 +22,22 @@ GOLDEN = ROOT / "golden"
         pytest.param("place-lws.json", "place", "place-lws-subgroups", id="place, JSON"),
         pytest.param("place-racks.yaml", "place", "place-fragmented-racks", id="place, YAML"),
         pytest.param("place-partial.txt", "place", "place-partial-gangs", id="place"),
+        pytest.param(
+            "place-preempt.json", "place --preempt", "preempt-dra-held", id="place --preempt, JSON"
+        ),
+        pytest.param(
+            "preempt-pdb.txt",
+            "preempt --group work/wide",
+            "preempt-pdb-two-domains",
+            id="preempt",
+        ),
     ],
 )
 def test_answer(file: str, command: str, case: str, tmp_path: Path, update_golden: bool) -> None:
     snapshot = str(ROOT / "cases" / case / "snapshot.yaml")
     # The ending of the file says the form.
     found = tmp_path / file
-    assert run([command, snapshot, "--quiet", "-O", str(found)]) == 0
+    assert run([*command.split(), snapshot, "--quiet", "-O", str(found)]) == 0
     if update_golden:
         GOLDEN.mkdir(exist_ok=True)
         (GOLDEN / file).write_bytes(found.read_bytes())
