@@ -171,7 +171,7 @@ def find_victims(
       below: Priority that victims must stay under.
       with_groups: What `sees_groups` says of the preemptor.
       kept_roots: Root groups that are not touched, because a plan adds pods to them.
-      attractive: Required affinity terms of the preemptor; what they select is not evicted, so
+      attractive: Required affinity terms of what is planned; what they select is not evicted, so
         that nobody loses the company it asks for.
     """
     members = _Members(snapshot, with_groups)

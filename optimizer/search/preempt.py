@@ -10,8 +10,9 @@ What waits at a lower priority may lose its place to a preemptor, and is placed 
 what is left or became free; a step is kept only if it makes the plan better in the objective. A
 group that is placed in part evicts nobody for the rest, as in the scheduler's own cycle.
 
-Proof: one model (or one for each domain) decided to its end, over all units of the problem, or over
-those of the highest priorities while all others are placed whole. All else is stated without proof.
+Proof: one model (or one for each domain) decided to its end, over all units of the problem, all of
+one priority, or over those of the highest priority while all others are placed whole. All else is
+stated without proof.
 """
 
 from __future__ import annotations
@@ -159,6 +160,10 @@ class _Search:
         self.tried: set[UnitKey] = set()
         self.first: _Trial | None = None
         """The first search for victims, with nobody of lower priority in the way."""
+        pods = snapshot.pods
+        specs = {int(pods.spec[task.pods[0]]) for unit in self.active for task in unit.tasks}
+        self.attractive = [term for x in sorted(specs) for term in pods.specs[x].affinity]
+        """What pods of the plan want beside them: kept without being weighed."""
 
     def run(self) -> PreemptResult:
         plan = self._complete(_Plan())
@@ -279,15 +284,13 @@ class _Search:
     ) -> EmptiedFleet:
         """Return the fleet without anybody that the least of the units may evict."""
         snapshot = self._without(plan.victims)
-        pods = snapshot.pods
-        specs = {int(pods.spec[task.pods[0]]) for unit in units for task in unit.tasks}
         roots = {seats.unit.root.group for seats in stays.values()}
         victims = find_victims(
             snapshot,
             min(unit.priority for unit in units),
             with_groups=sees_groups(units[0], self.request.release),
             kept_roots=frozenset(roots - {NO_GROUP}),
-            attractive=[term for x in sorted(specs) for term in pods.specs[x].affinity],
+            attractive=self.attractive,
         )
         return empty_fleet(
             snapshot,
@@ -326,7 +329,10 @@ class _Search:
     def _find_bound(self, plan: _Plan) -> Bound:
         """State the last criterion when all are proven, else the first that is not."""
         if self.first is None and plan.result is not None and not self._is_whole(plan):
-            return describe_bound(plan.result)
+            found = describe_bound(plan.result)
+            # Groups placed in part could get more by evicting, which they do not.
+            is_all = not (plan.seats.keys() & self.may_preempt - self._find_whole(plan))
+            return found if is_all else Bound(found.criterion, None, None, "none")
         score = self._score(plan)
         proven, bounds = self._count_proven(plan)
         if proven < len(self.steps):
@@ -360,11 +366,11 @@ class _Search:
 
     def _is_whole(self, plan: _Plan) -> bool:
         """Tell whether every unit that could be placed has nodes for all its pods."""
-        seats = plan.seats
-        return all(
-            unit.key in seats and len(seats[unit.key].nodes) == unit.num_pods
-            for unit in self.active
-        )
+        return {unit.key for unit in self.active} == self._find_whole(plan)
+
+    def _find_whole(self, plan: _Plan) -> set[UnitKey]:
+        """Return the units all of whose pods have nodes."""
+        return {k for k, s in plan.seats.items() if len(s.nodes) == s.unit.num_pods}
 
     def _count_proven(self, plan: _Plan) -> tuple[int, tuple[float, ...]]:
         """Return the leading steps that no plan beats, and bounds for those after."""
@@ -377,7 +383,11 @@ class _Search:
         )
         if self.first is None:
             return (everything if places_more else 0), ()
-        if self.first.units == {unit.key for unit in self.active}:
+        # Those above could have made room by evicting what those below may not.
+        highest = {u.key for u in self.active if u.priority == self.active[0].priority}
+        if self.first.units != highest or self.attractive:
+            return 0, ()
+        if len(highest) == len(self.active):
             return self.first.proven, self.first.bounds
         kinds = [isinstance(step, VictimLevel) for step in self.steps]
         is_least = (
@@ -386,16 +396,8 @@ class _Search:
             and self.first.proven == everything
             and self._is_whole(plan)
             and set(plan.victims) == {victim for victim, _ in self.first.gone}
-            and all(
-                unit.key in self.first.units
-                for unit in self.active
-                if unit.priority >= min(self._priorities(self.first))
-            )
         )
         return (everything if is_least else 0), ()
-
-    def _priorities(self, trial: _Trial) -> list[int]:
-        return [unit.priority for unit in self.active if unit.key in trial.units]
 
 
 def _name(step: Level | VictimLevel) -> str:

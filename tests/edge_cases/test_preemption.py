@@ -379,3 +379,34 @@ def test_company_is_not_evicted() -> None:
         *wanted(gpus=4, affinity=near),
     )
     assert victims(plan) == ["z"]
+
+
+def test_company_of_another_group_is_not_evicted() -> None:
+    """Nor one that another group of the plan needs beside it."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": APP}
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    plan = preempt(
+        node(),
+        labelled("x", "n0", gpus=3),
+        running("z", "n0", gpus=3),
+        *(gang(name, priority=10) for name in ("g", "h")),
+        pod("h0", container(gpus=2), group="h", priority=10, affinity=near),
+        *wanted(gpus=3),
+    )
+    assert victims(plan) == ["z"]
+    assert pods_of(plan, "ml/h") == {"h0": "n0"}
+
+
+def test_no_proof_where_a_higher_priority_might_evict_for_others() -> None:
+    """Group h fits without victims, and evicts nobody so that g may have its place."""
+    plan = preempt(
+        node(),
+        node("n1"),
+        running("v", "n0", 15, gpus=8),
+        gang(priority=10),
+        gang("h", priority=20),
+        *wanted(),
+        pod("h0", container(gpus=8), group="h", priority=20),
+    )
+    assert (pods_of(plan, "ml/h"), pods_of(plan), victims(plan)) == ({"h0": "n1"}, {}, [])
+    assert plan.bound.proof == "none"

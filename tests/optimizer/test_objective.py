@@ -2,7 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from optimizer.objective import CRITERIA, Level, Placed, build_levels, parse_objective
+from optimizer.objective import (
+    CRITERIA,
+    Level,
+    Placed,
+    VictimLevel,
+    build_levels,
+    build_steps,
+    parse_objective,
+)
 from topology.errors import RequestError
 
 DEFAULT = ("max:priority", "max:gpusPlaced", "min:fragmentation")
@@ -128,3 +136,57 @@ def test_levels_compare_in_order(
 ) -> None:
     levels = build_levels(objective, better + worse)
     assert [lv.value(better) for lv in levels] > [lv.value(worse) for lv in levels]
+
+
+WITH_GPUS = [Placed(10, 1, 2, 16), Placed(5, 1, 1, 8)]
+WITHOUT = [Placed(10, 1, 2, 0)]
+PODS = VictimLevel("victimPods")
+
+
+@pytest.mark.parametrize(
+    ("objective", "units", "want"),
+    [
+        pytest.param(
+            ("max:priority", "min:victimUnits"),
+            WITH_GPUS,
+            (
+                Level("priority", 1, 10),
+                Level("priority", 1, 5),
+                VictimLevel("victimUnits"),
+                PODS,
+            ),
+            id="victim pods come last",
+        ),
+        pytest.param(
+            ("min:weightedVictimGpus",),
+            WITH_GPUS[:1],
+            (Level("priority", 1, 10), VictimLevel("weightedVictimGpus"), PODS),
+            id="placing comes first where it is not named",
+        ),
+        pytest.param(
+            ("min:victimPods", "max:groupsPlaced"),
+            WITH_GPUS,
+            (PODS, Level("groupsPlaced")),
+            id="as named",
+        ),
+        pytest.param(
+            ("max:priority", "min:pdbViolations"),
+            WITHOUT,
+            (Level("gpusPlaced"), Level("podsPlaced"), VictimLevel("pdbViolations"), PODS),
+            id="pods without GPUs are placed before victims count",
+        ),
+        pytest.param(
+            ("max:groupsPlaced", "min:fragmentation", "min:moves"),
+            WITH_GPUS,
+            (Level("groupsPlaced"), PODS),
+            id="what is not searched is left out",
+        ),
+    ],
+)
+def test_steps(objective: tuple[str, ...], units: list[Placed], want: tuple[object, ...]) -> None:
+    assert build_steps(objective, units) == want
+
+
+def test_victims_are_never_maximised() -> None:
+    with pytest.raises(RequestError, match="max:victimPods: evictions are only ever made few"):
+        build_steps(("max:groupsPlaced", "max:victimPods"), WITH_GPUS)

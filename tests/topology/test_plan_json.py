@@ -80,6 +80,14 @@ def test_assumed_gangs_may_be_stated() -> None:
     assert not plan_from_dict(broken).request.assume_gangs
 
 
+def test_budgets_may_be_hard() -> None:
+    hard = document()
+    hard["request"]["pdb"] = "hard"
+    assert plan_from_dict(hard).request.pdb == "hard"
+    del hard["request"]["pdb"]
+    assert plan_from_dict(hard) == PLAN
+
+
 MISSING = object()
 
 
