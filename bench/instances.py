@@ -7,12 +7,17 @@ priorities make plain greedy optimal, so the kind is always named with a result.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from topology.assemble import GroupRow, PodRow, assemble_snapshot
 from topology.model import HOSTNAME, PODS, Group, Node, Phase, PodSpec, TopologyTerm
 
-__all__ = ["GPU", "KEY", "KINDS", "make_instance", "objective_of"]
+if TYPE_CHECKING:
+    from topology.model import Snapshot
+
+__all__ = ["GPU", "KEY", "KINDS", "make_instance", "make_spec", "objective_of"]
 
 GPU = "nvidia.com/gpu"
 KEY = "topology.example.com/rack"
@@ -31,7 +36,7 @@ def make_spec(gpus: int, cpus: int) -> PodSpec:
     return PodSpec(tuple(sorted((k, v) for k, v in wanted.items() if v)))
 
 
-def make_instance(kind: str, nodes: int, gangs: int, seed: int = 0):
+def make_instance(kind: str, nodes: int, gangs: int, seed: int = 0) -> Snapshot:
     """Build one instance as a snapshot; the same numbers for the same arguments, always."""
     rng = np.random.default_rng(seed * 1000003 + nodes * 101 + gangs)
     u = rng.random(nodes)

@@ -1,36 +1,39 @@
 """Public traces as snapshots: openb's whole-GPU pods, and real gang sizes on a real Clos.
 
-Run: GANGPLAN_BENCH_DATA=FOLDER python -m bench.real_input
+Run: python -m bench.real_input --data FOLDER (or GANGPLAN_BENCH_DATA=FOLDER)
 FOLDER holds `openb`, `alibaba_lingjun2023` and `gang_distributions` as published; nothing of them
 is part of this repository, and what is absent is skipped.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import gzip
 import os
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.instances import GPU
+from bench.fleets import join, make_gang
+from bench.instances import GPU, make_spec
 from bench.table import write_table
 from ray_jobs.pipeline import make_plan
-from topology.assemble import GroupRow, PodRow, assemble_snapshot
-from topology.model import HOSTNAME, PODS, Group, Node, PodSpec, TopologyTerm
+from topology.assemble import PodRow, assemble_snapshot
+from topology.model import HOSTNAME, PODS, Node, PodSpec, TopologyTerm
 from topology.plan import Request
 
 if TYPE_CHECKING:
+    from bench.fleets import Rows
     from topology.model import Snapshot
 
 AGGREGATION = "network.topology.example.com/psw"
 LEAF = "network.topology.example.com/asw"
 MODEL = "example.com/gpu-model"
-API = "scheduling.k8s.io/v1beta1/PodGroup"
 
 
 def read_openb(folder: Path, pod_list: str = "openb_pod_list_default.csv.gz") -> Snapshot:
@@ -70,12 +73,22 @@ def read_openb(folder: Path, pod_list: str = "openb_pod_list_default.csv.gz") ->
     return assemble_snapshot(nodes, pods)
 
 
-def read_clos(folder: Path, cluster: str, seed: int, load: float = 1.15) -> Snapshot:
+def read_clos(
+    folder: Path, cluster: str, measure: str, seed: int = 0, load: float = 1.15
+) -> Snapshot:
     """Draw gangs from a cluster's size distribution on the hosts of a three-layer Clos.
 
-    A gang of more than 8 GPUs has one pod a host. Those that fit a leaf ask for one leaf (a pair
-    of aggregation and leaf switch, as leaf names repeat), larger ones for one aggregation where
-    they fit it. Gangs are drawn until they ask for `load` times the GPUs of the fleet.
+    A gang of more than 8 GPUs has one pod a host. Those that fit the largest leaf ask for one leaf
+    (a pair of aggregation and leaf switch, as leaf names repeat), larger ones for one aggregation
+    where they fit it. Gangs are drawn until they ask for `load` times the GPUs of the fleet; none
+    asks for more than a quarter of it.
+
+    Args:
+      folder: Holds `alibaba_lingjun2023` and `gang_distributions`.
+      cluster: Whose sizes.
+      measure: "jobs" draws sizes by their share of jobs, "gpu_time" by their share of GPU time.
+      seed: Of the draw.
+      load: GPUs asked for, as a share of all.
     """
     with (folder / "alibaba_lingjun2023" / "topo.csv").open() as file:
         hosts = list(csv.DictReader(file))
@@ -91,26 +104,26 @@ def read_clos(folder: Path, cluster: str, seed: int, load: float = 1.15) -> Snap
         steps = [
             (int(row["gpus_le"]), float(row["cum_pct"]))
             for row in csv.DictReader(file)
-            if row["cluster"] == cluster and row["measure"] == "jobs"
+            if row["cluster"] == cluster and row["measure"] == measure
         ]
+    leaf = max(Counter((row["PSW"], row["ASW"]) for row in hosts).values())
+    aggregation = max(Counter(row["PSW"] for row in hosts).values())
     sizes = np.array([s for s, _ in steps])
     shares = np.diff(np.array([0.0, *[c for _, c in steps]]))
     rng = np.random.default_rng(seed)
-    groups, pods, asked = [], [], 0
+    parts: list[Rows] = []
+    asked = 0
     while asked < load * 8 * len(nodes):
         gpus = int(rng.choice(sizes, p=shares / shares.sum()))
         count, each = (-(-gpus // 8), 8) if gpus > 8 else (1, gpus)
         if count > len(nodes) // 4:
             continue
-        ref = f"jobs/job-{len(groups):05d}"
-        path = (AGGREGATION, LEAF) if count <= 8 else (AGGREGATION,)
-        topology = (TopologyTerm(path),) if 1 < count <= 179 else ()
-        spec = PodSpec((("cpu", each * 8000), (GPU, each), (PODS, 1)))
-        groups.append(
-            GroupRow(Group(ref, "group", API, min_count=count, size=count, topology=topology))
-        )
-        pods += [PodRow(f"{ref}-{i}", spec, group=ref, rank=i) for i in range(count)]
+        path = (AGGREGATION, LEAF) if count <= leaf else (AGGREGATION,)
+        term = TopologyTerm(path) if 1 < count <= aggregation else None
+        spec = make_spec(each, 8 * each)
+        parts.append(make_gang(f"jobs/job-{len(parts):05d}", count, spec, term))
         asked += each * count
+    groups, pods = join(parts)
     return assemble_snapshot(nodes, pods, groups)
 
 
@@ -136,19 +149,25 @@ def describe(name: str, snapshot: Snapshot) -> list[object]:
 
 def main() -> int:
     """Plan what is there."""
-    folder = Path(os.environ.get("GANGPLAN_BENCH_DATA", ""))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, default=os.environ.get("GANGPLAN_BENCH_DATA"))
+    folder = parser.parse_args().data
     rows = []
-    if os.environ.get("GANGPLAN_BENCH_DATA") and (folder / "openb").is_dir():
+    if folder and (folder / "openb").is_dir():
         rows.append(describe("openb, whole-GPU and cpu pods", read_openb(folder / "openb")))
         multi = "openb_pod_list_multigpu50.csv.gz"
         rows.append(describe("openb multigpu50", read_openb(folder / "openb", multi)))
-    if os.environ.get("GANGPLAN_BENCH_DATA") and (folder / "alibaba_lingjun2023").is_dir():
-        for cluster in ("Seren", "Kalos", "Helios"):
-            rows.append(
-                describe(f"{cluster} gangs on lingjun's Clos", read_clos(folder, cluster, 0))
-            )
+    if folder and all(
+        (folder / name).is_dir() for name in ("alibaba_lingjun2023", "gang_distributions")
+    ):
+        for measure, words in (("jobs", "by jobs"), ("gpu_time", "by GPU time")):
+            for cluster in ("Seren", "Kalos", "Helios"):
+                name = f"{cluster} gangs ({words}) on lingjun's Clos"
+                rows.append(describe(name, read_clos(folder, cluster, measure)))
     if not rows:
-        print("skipped: set GANGPLAN_BENCH_DATA to a folder with the traces", file=sys.stderr)
+        print("skipped: no traces; name their folder by --data", file=sys.stderr)
         return 0
     heads = ["input", "nodes", "groups placed", "GPUs placed", "bound", "proof", "verified", "s"]
     write_table("real_input", "Real input", heads, rows)

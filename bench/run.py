@@ -1,7 +1,7 @@
 """Run the benchmarks one after another; each prints its table and stores it in bench/results.
 
 Run: python -m bench.run [--full]
-Without --full about four minutes on two cores; with it also 2,048 and 8,192 nodes, all seeds, and
+Without --full about two minutes on two cores; with it also 2,048 and 8,192 nodes, all seeds, and
 320 small fleets against CP-SAT (about twenty minutes more).
 """
 
@@ -14,6 +14,7 @@ import sys
 QUICK = (
     ("bench.kernels", "--quick"),
     ("bench.instances_quality", "--seeds", "0"),
+    ("bench.instances_victims", "--seeds", "0"),
     ("bench.scale",),
     ("bench.whole_command",),
     ("bench.real_input",),
@@ -21,6 +22,7 @@ QUICK = (
 FULL = (
     ("bench.kernels",),
     ("bench.instances_quality", "--large"),
+    ("bench.instances_victims", "--large"),
     ("bench.scale",),
     ("bench.whole_command",),
     ("bench.real_input",),
@@ -30,7 +32,9 @@ FULL = (
 
 def main() -> int:
     """Run every benchmark, and fail if one does."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--full", action="store_true")
     args = parser.parse_args()
     failed = 0
