@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topology.model import is_gpu
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -170,8 +172,6 @@ def _gpu_resource(problem: Problem, classes: Sequence[int]) -> int | None:
     """Return the one GPU resource that all classes ask for, or None."""
     if not classes or not all(problem.class_gpus[s] for s in classes):
         return None
-    from topology.model import is_gpu
-
     asked = [
         r
         for r, name in enumerate(problem.resources)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from optimizer.search.bins import cut_into_cells, find_cut_columns, relax_rows
-from optimizer.search.exact import bound_levels, describe_flat
+from optimizer.search.exact import BoundModel, describe_flat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from optimizer.objective import Level
     from optimizer.search.bins import Bin
 
-__all__ = ["bound_placement"]
+__all__ = ["PlacementBound"]
 
 MAX_VARIABLES: Final = 60_000
 """Choices beyond which only supply and demand are compared."""
@@ -29,39 +29,54 @@ MAX_WHOLE_GANGS: Final = 4_000
 """Choices up to which plain gangs are kept whole too, which is slower and closer."""
 
 
-def bound_placement(
-    state: FleetState, units: Sequence[int], levels: Sequence[Level], *, node_limit: int = 0
-) -> tuple[int | None, ...]:
-    """Bound every level of any placement of these units.
+class PlacementBound:
+    """Bounds of every level of any placement of some units on one fleet."""
 
-    Args:
-      state: Room before anything is placed; not changed.
-      units: Units that may be placed.
-      levels: Compared in order.
-      node_limit: 0 for the linear relaxation; else units with structure are chosen whole, and
-        plain gangs too where the model is small.
+    def __init__(self, state: FleetState, units: Sequence[int], levels: Sequence[Level]) -> None:
+        """Cut the fleet into cells and state what each can hold.
 
-    Returns:
-      An integer for each level, None where the relaxation gave nothing. Values of later levels
-      assume that the bounds of the earlier ones are reached.
-    """
-    nothing: tuple[int | None, ...] = (None,) * len(levels)
-    if not units:
-        return (0,) * len(levels)
-    problem = state.problem
-    classes = sorted({t.pod_class for u in units for t in problem.units[u].tasks})
-    cells = cut_into_cells(problem, find_cut_columns(problem, units))
-    bins = [b for b in (relax_rows(state, cell, classes) for cell in cells) if len(b.nodes)]
-    size = _count_choices(state, units, bins)
-    if size > MAX_VARIABLES:
-        return nothing if node_limit else _bound_by_supply(state, units, levels)
-    whole = size <= MAX_WHOLE_GANGS
-    has_trees = any(describe_flat(problem, problem.units[u]) is None for u in units)
-    if node_limit and not whole and not has_trees:
-        return nothing
-    values = bound_levels(state, units, bins, levels, node_limit=node_limit, whole_gangs=whole)
-    found = [int(np.floor(v + 1e-4)) if np.isfinite(v) else None for v in values]
-    return (*found, *nothing[len(found) :])
+        Args:
+          state: Room before anything is placed; not changed.
+          units: Units that may be placed.
+          levels: Compared in order.
+        """
+        self._state, self._units, self._levels = state, units, levels
+        self._nothing: tuple[int | None, ...] = (None,) * len(levels)
+        self._model: BoundModel | None = None
+        problem = state.problem
+        classes = sorted({t.pod_class for u in units for t in problem.units[u].tasks})
+        cells = cut_into_cells(problem, find_cut_columns(problem, units))
+        bins = [b for b in (relax_rows(state, cell, classes) for cell in cells) if len(b.nodes)]
+        size = _count_choices(state, units, bins)
+        whole = size <= MAX_WHOLE_GANGS
+        self._has_whole = whole or any(
+            describe_flat(problem, problem.units[u]) is None for u in units
+        )
+        if units and size <= MAX_VARIABLES:
+            self._model = BoundModel(state, units, bins, levels, whole_gangs=whole)
+
+    def relax(self) -> tuple[int | None, ...]:
+        """Bound by the linear relaxation, or by supply and demand where that is too large.
+
+        Returns:
+          An integer for each level, None where the relaxation gave nothing. Values of later
+          levels assume that the bounds of the earlier ones are reached.
+        """
+        if not self._units:
+            return (0,) * len(self._levels)
+        if self._model is None:
+            return _bound_by_supply(self._state, self._units, self._levels)
+        return self._round(self._model.bound())
+
+    def keep_whole(self, node_limit: int) -> tuple[int | None, ...]:
+        """Bound more closely: units with structure whole, plain gangs too in small models."""
+        if self._model is None or not self._has_whole:
+            return self._nothing
+        return self._round(self._model.bound(node_limit))
+
+    def _round(self, values: tuple[float, ...]) -> tuple[int | None, ...]:
+        found = [int(np.floor(v + 1e-4)) if np.isfinite(v) else None for v in values]
+        return (*found, *self._nothing[len(found) :])
 
 
 def _count_choices(state: FleetState, units: Sequence[int], bins: Sequence[Bin]) -> int:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from optimizer.problem import Problem, Unit
     from optimizer.search.bins import Bin
 
-__all__ = ["ExactResult", "FlatKind", "bound_levels", "describe_flat", "solve_exact"]
+__all__ = ["BoundModel", "ExactResult", "FlatKind", "describe_flat", "solve_exact"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -118,30 +118,42 @@ def solve_exact(
     return ExactResult(placements, result.proven, result.bounds)
 
 
-def bound_levels(
-    state: FleetState,
-    units: Sequence[int],
-    bins: Sequence[Bin],
-    levels: Sequence[Level],
-    *,
-    node_limit: int = 0,
-    whole_gangs: bool = True,
-) -> tuple[float, ...]:
-    """Return what no placement can exceed in each level; shorter or inf where nothing is known.
+class BoundModel:
+    """What no placement of some units can exceed; built once, solved as a relaxation or closer."""
 
-    Args:
-      state: Room now; not changed.
-      units: Units to choose from.
-      bins: Relaxations of cells that no domain or slice of these units divides.
-      levels: Compared in order.
-      node_limit: 0 for the linear relaxation; else branch-and-bound nodes, with units of
-        structure chosen whole or not at all.
-      whole_gangs: With a node limit, plain gangs too; only pods are then split in fractions.
-    """
-    model = _Model(state, units, bins, integer_pods=False, integer_gangs=whole_gangs)
-    model.build()
-    objectives, spans = model.objectives(levels)
-    return model.mip.solve(objectives, spans, node_limit=node_limit, relaxed=node_limit == 0).bounds
+    def __init__(
+        self,
+        state: FleetState,
+        units: Sequence[int],
+        bins: Sequence[Bin],
+        levels: Sequence[Level],
+        *,
+        whole_gangs: bool,
+    ) -> None:
+        """Build the model.
+
+        Args:
+          state: Room now; not changed.
+          units: Units to choose from.
+          bins: Relaxations of cells that no domain or slice of these units divides.
+          levels: Compared in order.
+          whole_gangs: With a node limit, plain gangs stay whole as well as units with structure;
+            only pods are then split in fractions.
+        """
+        model = _Model(state, units, bins, integer_pods=False, integer_gangs=whole_gangs)
+        model.build()
+        self._mip = model.mip
+        self._objectives, self._spans = model.objectives(levels)
+
+    def bound(self, node_limit: int = 0) -> tuple[float, ...]:
+        """Return a bound for each level; shorter or inf where nothing is known.
+
+        Args:
+          node_limit: 0 for the linear relaxation; else branch-and-bound nodes.
+        """
+        return self._mip.solve(
+            self._objectives, self._spans, node_limit=node_limit, relaxed=node_limit == 0
+        ).bounds
 
 
 class _Model:

@@ -16,7 +16,7 @@ from optimizer.decode import place_unit
 from optimizer.fleet_state import FleetState
 from optimizer.nominations import hold_nominated, keeps_nominations
 from optimizer.objective import Placed, build_levels
-from optimizer.search.bound import bound_placement
+from optimizer.search.bound import PlacementBound
 from optimizer.search.repair import Repair, RepairLimits
 from optimizer.search.rollouts import find_orders
 from optimizer.search.score import count_placed, score_placements
@@ -107,7 +107,7 @@ def search_placement(
     say(f"{len(active)} of {len(units)} pending groups have room on their own")
     placements: dict[int, UnitPlacement] = {}
     search = Repair(state, placements, active, levels, rng)
-    search.adopt(_decode(state, active))
+    search.adopt(_decode(problem, active))
     say(f"first plan places {len(placements)}")
     bounds: tuple[int | None, ...] = (None,) * len(levels)
 
@@ -124,18 +124,19 @@ def search_placement(
         pairs = zip(search.score(), bounds, strict=True)
         return all(bound is not None and value >= bound for value, bound in pairs)
 
-    empty = FleetState(problem)
     if not is_optimal():
-        bounds = bound_placement(empty, active, levels)
+        bound = PlacementBound(FleetState(problem), active, levels)
+        bounds = bound.relax()
         say("bounded what any plan can reach")
-    if not is_optimal():
-        bounds = tighten_bounds(bounds, bound_placement(empty, active, levels, node_limit=1))
+        if not is_optimal():
+            bounds = tighten_bounds(bounds, bound.keep_whole(node_limit=1))
+            say("bounded it with gangs kept whole")
     if not is_optimal():
         proven = search.solve_whole(effort.exact_variables, effort.exact_nodes)
         bounds = tighten_bounds(bounds, proven)
     if not is_optimal():
         for order in find_orders(state, active, levels, effort.candidates, rng):
-            search.adopt(_decode(state, order))
+            search.adopt(_decode(problem, order))
         say(f"best of {effort.candidates} orders places {len(placements)}")
         wanted = effort.work_per_cell * search.num_cells
         work = min(max(wanted, effort.min_work), effort.max_work)
@@ -188,12 +189,12 @@ def _is_complete(
     )
 
 
-def _decode(state: FleetState, order: Sequence[int]) -> dict[int, UnitPlacement]:
+def _decode(problem: Problem, order: Sequence[int]) -> dict[int, UnitPlacement]:
     """Place units one after another, greedily, on the fleet as it was before any plan."""
-    empty = FleetState(state.problem)
+    empty = FleetState(problem)
     placements = {}
     for u in order:
-        placement = place_unit(empty, state.problem.units[u])
+        placement = place_unit(empty, problem.units[u])
         if placement is not None:
             placements[u] = placement
     return placements

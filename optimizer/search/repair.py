@@ -198,9 +198,8 @@ class Repair:
         """
         if self._count_kinds(self.candidates) * int(self._cost.sum()) > max_variables:
             return (None,) * len(self.levels)
-        limits = RepairLimits(1, 1, node_limit)
         waiting = [u for u in self.candidates if u not in self.placements]
-        self._redo(sorted(self.placements), waiting, self._cells, limits)
+        self._redo(sorted(self.placements), waiting, self._cells, node_limit)
         found = [int(np.floor(b + 1e-4)) if np.isfinite(b) else None for b in self._bounds]
         return (*found, *[None] * (len(self.levels) - len(found)))
 
@@ -226,7 +225,8 @@ class Repair:
         self._work += size * (NODE_WORK if nodes_decide else 1)
         if size > 4 * limits.variables:
             return False
-        return self._redo(lifted, waiting, [self._cells[c] for c in cells], limits)
+        pieces = [self._cells[c] for c in cells]
+        return self._redo(lifted, waiting, pieces, limits.node_limit)
 
     def _find_inside(self, cells: list[int]) -> list[int]:
         """Return the placed units that hold nothing outside these cells."""
@@ -258,7 +258,7 @@ class Repair:
         return sorted([u for u in waiting if self._kinds[u] in chosen] + structured)
 
     def _redo(
-        self, lifted: list[int], offered: list[int], cells: list[Indices], limits: RepairLimits
+        self, lifted: list[int], offered: list[int], cells: list[Indices], node_limit: int
     ) -> bool:
         problem = self.state.problem
         units = sorted({*lifted, *offered})
@@ -271,7 +271,7 @@ class Repair:
         only_flat = all(self._kinds[u] is not None for u in units)
         bins, covers = make_bins(self.state, cells, classes, slots=only_flat)
         result = solve_exact(
-            self.state, units, bins, self.levels, node_limit=limits.node_limit, covers=covers
+            self.state, units, bins, self.levels, node_limit=node_limit, covers=covers
         )
         self._bounds = () if result is None else result.bounds
         if result is not None:

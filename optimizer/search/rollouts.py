@@ -15,6 +15,7 @@ from optimizer.search.bins import make_slot_bin
 from optimizer.search.exact import FlatKind, describe_flat
 from optimizer.search.orders import draw_orders, weigh_units
 from topology.levels import NO_DOMAIN
+from topology.model import is_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,17 +68,18 @@ def find_orders(
     problem = state.problem
     kinds: dict[FlatKind, int] = {}
     flat: list[int] = []
+    structured: list[int] = []
+    of_unit: list[int] = []
     for u in units:
         kind = describe_flat(problem, problem.units[u])
-        if kind is not None:
-            kinds.setdefault(kind, len(kinds))
+        if kind is None:
+            structured.append(u)
+        else:
             flat.append(u)
+            of_unit.append(kinds.setdefault(kind, len(kinds)))
     if len(flat) < 2:
         return []
-    known = _Kinds(
-        list(kinds),
-        np.array([kinds[describe_flat(problem, problem.units[u])] for u in flat], np.int32),  # type: ignore[index]
-    )
+    known = _Kinds(list(kinds), np.array(of_unit, np.int32))
     fleet = build_lattice_tensors(state, known.kinds) or build_gang_tensors(state, known.kinds)
     if fleet is None:
         return []
@@ -88,7 +90,6 @@ def find_orders(
     placed = _roll_out(fleet, known, orders, rng)
     values = placed.astype(np.int64) @ weigh_units(problem, flat, levels)
     ranking = np.lexsort([*(-values[:, j] for j in reversed(range(values.shape[1])))])
-    structured = [u for u in units if u not in set(flat)]
     found: list[list[int]] = []
     for c in ranking[:KEPT].tolist():
         # What the rollout left out goes last, so that it takes nothing from what it placed.
@@ -96,8 +97,10 @@ def find_orders(
         kept = [flat[i] for i in row.tolist() if placed[c, i]]
         rest = [flat[i] for i in row.tolist() if not placed[c, i]]
         top = problem.units[kept[0]].priority if kept else None
-        first = [u for u in structured if top is None or problem.units[u].priority >= top]
-        found.append([*first, *kept, *[u for u in structured if u not in first], *rest])
+        goes_first = [top is None or problem.units[u].priority >= top for u in structured]
+        first = [u for u, early in zip(structured, goes_first, strict=True) if early]
+        later = [u for u, early in zip(structured, goes_first, strict=True) if not early]
+        found.append([*first, *kept, *later, *rest])
     return found
 
 
@@ -256,7 +259,7 @@ def build_gang_tensors(state: FleetState, kinds: Sequence[FlatKind]) -> GangTens
     kind_class = np.array([class_index[k.pod_class] for k in kinds], np.int32)
     kind_count = np.array([k.count for k in kinds], np.int32)
     free = np.clip(state.free, 0, None).astype(np.int32)
-    gpus = [i for i, name in enumerate(problem.resources) if name.endswith("/gpu")]
+    gpus = [i for i, name in enumerate(problem.resources) if is_gpu(name)]
     return GangTensors(
         free=pad(free, (n, r)),
         eligible=eligible.astype(bool),
