@@ -37,6 +37,7 @@ from gangplan.options import (
     Snapshots,
     Strict,
 )
+from gangplan.repack_command import repack
 from gangplan.streams import Streams
 from topology.errors import GangplanError, RequestError
 
@@ -257,6 +258,9 @@ def _plan(
 
 def _find_command(name: str | None) -> Literal["explain", "place", "preempt"]:
     return "explain" if name == "explain" else "preempt" if name == "preempt" else "place"
+
+
+app.command("repack")(repack)
 
 
 @app.command()

@@ -11,7 +11,9 @@ Rules, by the name a violation carries:
   groups: floor, blocked, topology, slice, exclusive, domain
   evictions: evict-running, evicted-once, evict-node, evict-pinned, preempt-asked, evictable,
     preemptor, never-preempts, evict-priority, evict-unit
-  moves: move-order, move-source, move-target, movable, move-budget
+  moves: move-order, move-source, move-target, movable, move-budget, restart-unit, restart-floor
+  what a re-packing was allowed: move-mode, keep, movable-list, priority-ceiling, max-moves,
+    max-disturbed, max-parallel, drain-target, goal
   numbers: criterion
 """
 
@@ -23,6 +25,7 @@ from optimizer.verify_changes import check_evictions, check_moves
 from optimizer.verify_criteria import check_criteria
 from optimizer.verify_groups import check_groups
 from optimizer.verify_listing import check_listing, find_entries
+from optimizer.verify_repack import check_goals, check_request
 from optimizer.verify_room import Room, check_devices, check_nominated
 from optimizer.verify_spread import check_spread
 from optimizer.verify_state import Replay
@@ -58,6 +61,7 @@ def verify_plan(snapshot: Snapshot, plan: Plan) -> Verification:
     entries = find_entries(replay, plan)
     check_evictions(replay, plan, entries)
     check_moves(replay, plan, room)
+    check_request(replay, plan)
     arrivals = check_listing(replay, entries)
     replay.placed.update(arrivals)
     room.settle(arrivals)
@@ -65,5 +69,6 @@ def verify_plan(snapshot: Snapshot, plan: Plan) -> Verification:
     check_nominated(replay)
     check_spread(replay)
     check_groups(replay, plan, entries)
+    check_goals(replay, plan)
     check_criteria(replay, plan)
     return Verification(replay.log.checks, tuple(replay.log.violations))

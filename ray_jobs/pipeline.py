@@ -14,6 +14,14 @@ from optimizer.answer import (
     find_idle,
 )
 from optimizer.problem import build_problem
+from optimizer.repack.answer import (
+    count_moves,
+    describe_moves,
+    describe_outcomes,
+    find_placed,
+    move_pods_to,
+)
+from optimizer.repack.search import search_repack
 from optimizer.search.place import search_placement
 from optimizer.search.preempt import search_preemption
 from optimizer.verify import verify_plan
@@ -27,7 +35,8 @@ if TYPE_CHECKING:
 
     from optimizer.problem import Problem
     from topology.model import Snapshot
-    from topology.plan import Bound, Request
+    from topology.move_request import GoalOutcome
+    from topology.plan import Bound, Move, Request
 
 __all__ = ["make_plan"]
 
@@ -35,7 +44,7 @@ __all__ = ["make_plan"]
 def make_plan(
     snapshot: Snapshot, request: Request, progress: Callable[[str], None] | None = None
 ) -> Plan:
-    """Answer `place`, `preempt` or `explain` for a snapshot.
+    """Answer `place`, `preempt`, `explain` or `repack` for a snapshot.
 
     Args:
       snapshot: Read whole; never changed.
@@ -66,6 +75,8 @@ def make_plan(
         },
         groups=groups,
         evictions=found.evictions,
+        moves=found.moves,
+        goals=found.goals,
         criteria={**count_criteria(found.after, groups, found.placed), **found.cost},
         bound=found.bound,
         conditional=find_conditions(snapshot, found.problem),
@@ -87,9 +98,13 @@ class _Found(NamedTuple):
     bound: Bound
     evictions: tuple[Eviction, ...] = ()
     cost: Mapping[str, int] = {}
+    moves: tuple[Move, ...] = ()
+    goals: tuple[GoalOutcome, ...] = ()
 
 
 def _search(snapshot: Snapshot, request: Request, say: Callable[[str], None]) -> _Found:
+    if request.move is not None:
+        return _search_moves(snapshot, request, say)
     problem = build_problem(snapshot, request)
     if not request.preempt:
         placing = search_placement(problem, request, say)
@@ -100,6 +115,21 @@ def _search(snapshot: Snapshot, request: Request, say: Callable[[str], None]) ->
     evictions = describe_evictions(snapshot, result)
     return _Found(
         result.after, problem, result.placed, result.bound, evictions, result.cost.to_criteria()
+    )
+
+
+def _search_moves(snapshot: Snapshot, request: Request, say: Callable[[str], None]) -> _Found:
+    result = search_repack(snapshot, request, say)
+    after = move_pods_to(snapshot, result.fleet.where)
+    placed = find_placed(result)
+    return _Found(
+        after,
+        build_problem(after, request, only=request.groups or ()),
+        placed,
+        result.bound,
+        cost=count_moves(result, placed),
+        moves=describe_moves(result),
+        goals=describe_outcomes(result, placed),
     )
 
 

@@ -28,6 +28,9 @@ def test_case(name: str) -> None:
         ask = case["ask"]
         verb = getattr(gangplan, case["kind"])
         options = {key: ask[key] for key in ("preempt", "pdb", "release") if key in ask}
+        if ask.get("move"):
+            options = {"mode": "live", "movable": tuple(ask["move"]["movable"]), **options}
+            del options["preempt"]
         answer = verb(snapshot, ask["groups"], objective=tuple(ask["objective"]), **options)
         assert gangplan.verify(snapshot, answer).violations == ()
         plan = answer.to_dict()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from topology.model import ObjectError
+    from topology.move_request import GoalOutcome, MoveRequest
 
 __all__ = [
     "API_VERSION",
@@ -65,6 +66,8 @@ class Request:
     """Hold groups whose atomicity the importer inferred to it."""
     pdb: Literal["soft", "hard"] = "soft"
     """hard: evictions never exceed what a disruption budget allows."""
+    move: MoveRequest | None = None
+    """What may be moved and why; None: nothing is."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the `request` object of the contract."""
@@ -72,7 +75,7 @@ class Request:
             "groups": None if self.groups is None else list(self.groups),
             "preempt": self.preempt,
             "pdb": self.pdb,
-            "move": None,
+            "move": None if self.move is None else self.move.to_dict(),
             "objective": list(self.objective),
             "seed": self.seed,
             "effort": self.effort,
@@ -182,7 +185,10 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A running pod that would change its node, in the order of `step`."""
+    """A running pod that would change its node, in the order of `step`.
+
+    In a restart a pod may come back to its own node: it stops and starts with the rest of its unit.
+    """
 
     step: int
     wave: int
@@ -278,6 +284,8 @@ class Plan:
     groups: tuple[GroupPlan, ...] = ()
     evictions: tuple[Eviction, ...] = ()
     moves: tuple[Move, ...] = ()
+    goals: tuple[GoalOutcome, ...] = ()
+    """Of `repack`: what became of `--free` and `--drain`."""
     criteria: Mapping[str, int] = field(default_factory=dict)
     bound: Bound = field(default_factory=lambda: Bound("gpusPlaced", None, None, "none"))
     conditional: tuple[tuple[str, str], ...] = ()
@@ -301,6 +309,7 @@ class Plan:
             "groups": [g.to_dict() for g in self.groups],
             "evictions": [e.to_dict() for e in self.evictions],
             "moves": [m.to_dict() for m in self.moves],
+            **({} if self.request.move is None else {"goals": [g.to_dict() for g in self.goals]}),
             "criteria": dict(sorted(self.criteria.items())),
             "bound": self.bound.to_dict(),
             "conditional": [{"group": g, "reason": r} for g, r in self.conditional],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from topology.errors import RequestError
 from topology.model import ObjectError
+from topology.move_request import FreeGoal, GoalOutcome, MoveRequest
 from topology.plan import (
     API_VERSION,
     Bound,
@@ -145,6 +146,7 @@ def plan_from_dict(document: Mapping[str, Any]) -> Plan:
         groups=top.children("groups", _read_group),
         evictions=top.children("evictions", _read_eviction),
         moves=top.children("moves", _read_move),
+        goals=top.children("goals", _read_goal) if "goals" in document else (),
         criteria=_read_criteria(top),
         bound=_read_bound(top.child("bound")),
         conditional=top.children("conditional", lambda f: (f.text("group"), f.text("reason"))),
@@ -156,8 +158,6 @@ def plan_from_dict(document: Mapping[str, Any]) -> Plan:
 
 def _read_request(top: _Fields) -> Request:
     fields = top.child("request")
-    if fields.raw("move") is not None:
-        raise _error(fields.at("move"), "null", fields.raw("move"))
     return Request(
         command=top.one_of("command", _COMMANDS),
         groups=None if fields.raw("groups") is None else fields.texts("groups"),
@@ -168,6 +168,40 @@ def _read_request(top: _Fields) -> Request:
         pdb=fields.one_of("pdb", ("soft", "hard")) if "pdb" in top.raw("request") else "soft",
         release=top.child("snapshot").text("release"),
         assume_gangs=fields.flag("assumeGangs") if "assumeGangs" in top.raw("request") else True,
+        move=None if fields.raw("move") is None else _read_move_request(fields.child("move")),
+    )
+
+
+def _read_move_request(fields: _Fields) -> MoveRequest:
+    def limit(key: str) -> int | None:
+        return None if fields.raw(key) is None else fields.whole(key)
+
+    def names(key: str) -> tuple[str, ...] | None:
+        return None if fields.raw(key) is None else fields.texts(key)
+
+    return MoveRequest(
+        mode=fields.one_of("mode", ("live", "restart")),
+        free=fields.children(
+            "free", lambda f: FreeGoal(f.text("key"), f.optional_text("value"), f.whole("count"))
+        ),
+        drain=fields.texts("drain"),
+        drain_unit=fields.one_of("drainUnit", ("group", "pod")),
+        movable=names("movable"),
+        movable_groups=names("movableGroups"),
+        keep=fields.texts("keep"),
+        max_moves=limit("maxMoves"),
+        max_disturbed=limit("maxDisturbed"),
+        max_parallel=limit("maxParallel"),
+        priority_ceiling=limit("priorityCeiling"),
+    )
+
+
+def _read_goal(fields: _Fields) -> GoalOutcome:
+    return GoalOutcome(
+        goal=fields.text("goal"),
+        wanted=fields.whole("wanted"),
+        reached=fields.whole("reached"),
+        reason=fields.optional_text("reason"),
     )
 
 
