@@ -19,7 +19,6 @@ from optimizer.repack.answer import (
     describe_moves,
     describe_outcomes,
     find_placed,
-    move_pods_to,
 )
 from optimizer.repack.search import search_repack
 from optimizer.search.place import search_placement
@@ -120,7 +119,7 @@ def _search(snapshot: Snapshot, request: Request, say: Callable[[str], None]) ->
 
 def _search_moves(snapshot: Snapshot, request: Request, say: Callable[[str], None]) -> _Found:
     result = search_repack(snapshot, request, say)
-    after = move_pods_to(snapshot, result.fleet.where)
+    after = result.fleet.moved_snapshot()
     placed = find_placed(result)
     return _Found(
         after,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from optimizer.decode import seat_pods
 from optimizer.fragmentation import measure_fragmentation
+from optimizer.repack.evaluate import count_cost
 from optimizer.repack.goals import describe_goals, find_occupied
 from topology.model import NO_GROUP
 from topology.plan import Move
@@ -18,15 +18,7 @@ if TYPE_CHECKING:
     from topology.model import Snapshot
     from topology.move_request import GoalOutcome
 
-__all__ = ["count_moves", "describe_moves", "describe_outcomes", "find_placed", "move_pods_to"]
-
-
-def move_pods_to(snapshot: Snapshot, where: Mapping[int, int]) -> Snapshot:
-    """Return the snapshot with running pods on other nodes."""
-    node = snapshot.pods.node.copy()
-    for pod, n in where.items():
-        node[pod] = n
-    return replace(snapshot, pods=replace(snapshot.pods, node=node))
+__all__ = ["count_moves", "describe_moves", "describe_outcomes", "find_placed"]
 
 
 def find_placed(result: RepackResult) -> dict[int, int]:
@@ -70,15 +62,8 @@ def count_moves(result: RepackResult, placed: Mapping[int, int]) -> dict[str, in
     `domainsFreed` counts domains of `--free` that were not empty and are in the end; without such a
     goal, nodes and domains of every topology key whose GPUs come to be all free by the moves.
     """
-    fleet = result.fleet
-    snapshot = fleet.snapshot
-    moved = [step.pod for step in result.steps]
-    disturbed = {p for p in moved if fleet.movers.unit[p] == NO_GROUP}
-    units = {fleet.movers.unit[p] for p in moved} - {NO_GROUP}
     return {
-        "moves": len(moved),
-        "movedGpus": sum(snapshot.pods.specs[snapshot.pods.spec[p]].gpus for p in moved),
-        "disturbedPods": len(disturbed) + sum(fleet.movers.members[g] for g in units),
+        **count_cost(result.fleet, result.steps),
         "domainsFreed": _count_freed(result, placed),
     }
 
@@ -94,7 +79,7 @@ def _count_freed(result: RepackResult, placed: Mapping[int, int]) -> int:
             for nodes in goal.domains
         )
     levels = measure_fragmentation(fleet.snapshot)["levels"]
-    later = measure_fragmentation(move_pods_to(fleet.snapshot, fleet.where))["levels"]
+    later = measure_fragmentation(fleet.moved_snapshot())["levels"]
     gained: int = sum(later[k]["wholeFreeDomains"] - levels[k]["wholeFreeDomains"] for k in levels)
     return max(gained, 0)
 

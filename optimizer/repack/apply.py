@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from optimizer.repack.fleet import MovableFleet
     from optimizer.repack.model import Piece, PieceResult
 
-__all__ = ["adopt", "move_pods", "reset"]
+__all__ = ["adopt", "assign_pods", "move_pods", "reset"]
 
 
 def reset(fleet: MovableFleet) -> None:
@@ -61,21 +61,28 @@ def _choose_leaving(fleet: MovableFleet, result: PieceResult) -> dict[int, list[
 
 
 def move_pods(fleet: MovableFleet, k: int, pods: list[int], arrivals: dict[int, int]) -> None:
-    """Put lifted pods of a kind on the nodes that get some; each goes home where it may."""
+    """Put lifted pods of a kind on the nodes that get some."""
+    fleet.where.update(assign_pods(fleet, pods, arrivals))
+    used = {n: count for n, count in sorted(arrivals.items()) if count}
+    if used:
+        fleet.state.take(
+            fleet.kinds[k].pod_class,
+            np.array(list(used), np.int64),
+            np.array(list(used.values()), np.int64),
+        )
+
+
+def assign_pods(fleet: MovableFleet, pods: list[int], arrivals: dict[int, int]) -> dict[int, int]:
+    """Give each pod of a kind its node; each goes home where it may."""
     free = dict(arrivals)
+    seats: dict[int, int] = {}
     rest = []
     for p in sorted(pods):
         if free.get(fleet.home[p], 0):
             free[fleet.home[p]] -= 1
-            fleet.where[p] = fleet.home[p]
+            seats[p] = fleet.home[p]
         else:
             rest.append(p)
     nodes = [n for n, count in sorted(free.items()) for _ in range(count)]
-    fleet.where.update(zip(rest, nodes, strict=True))
-    used = {n: count for n, count in arrivals.items() if count}
-    if used:
-        fleet.state.take(
-            fleet.kinds[k].pod_class,
-            np.array(sorted(used), np.int64),
-            np.array([used[n] for n in sorted(used)], np.int64),
-        )
+    seats.update(zip(rest, nodes, strict=True))
+    return seats

@@ -87,6 +87,13 @@ class MovableFleet:
     touched: set[int] = field(default_factory=set)
     """Units of whole movers that restart."""
 
+    def moved_snapshot(self) -> Snapshot:
+        """Return the fleet with everything where the plan so far puts it."""
+        node = self.snapshot.pods.node.copy()
+        for pod, n in self.where.items():
+            node[pod] = n
+        return replace(self.snapshot, pods=replace(self.snapshot.pods, node=node))
+
     def fills_at(self, u: int) -> UnitPlacement:
         """Return where the pods of a whole mover are, as the plan so far has it."""
         return fills_of(self.problem.units[u], self.where)

@@ -46,7 +46,12 @@ class DomainGoal:
     @property
     def wanted(self) -> int:
         """Domains still to be emptied."""
-        return max(self.goal.count - sum(self.empty), 0)
+        return self.goal.count - len(self.kept_empty)
+
+    @property
+    def kept_empty(self) -> list[int]:
+        """Domains that are empty already and count."""
+        return [d for d, empty in enumerate(self.empty) if empty][: self.goal.count]
 
     @property
     def candidates(self) -> list[int]:

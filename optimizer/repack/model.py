@@ -91,6 +91,8 @@ class PieceModel:
     mip: MipModel = field(default_factory=MipModel)
     bins: list[Bin] = field(default_factory=list)
     trees: TreeRows = field(init=False)
+    is_infeasible: bool = False
+    """The last solve proved that there is no (further) solution."""
     _loads: list[list[tuple[int, int, int]]] = field(default_factory=list)
     _stand: dict[int, dict[int, list[int]]] = field(default_factory=dict)
     """Node -> kind -> pods, within the piece."""
@@ -125,6 +127,7 @@ class PieceModel:
             objectives = [np.pad(o, (0, size - len(o))) for o in self._objectives]
             result = self.mip.solve(objectives, self._spans, node_limit=node_limit)
             if result.values is None:
+                self.is_infeasible = result.is_infeasible
                 return None
             return self._read(result.values, objectives, result.proven, result.bounds)
         finally:

@@ -21,17 +21,14 @@ if TYPE_CHECKING:
 
     Indices = NDArray[np.int64]
 
-__all__ = ["count_left", "find_prizes", "find_unmovable", "make_piece", "make_whole_piece"]
+__all__ = ["count_left", "count_variables", "find_prizes", "find_unmovable", "make_piece"]
 
 
-def make_whole_piece(fleet: MovableFleet, max_variables: int) -> Piece | None:
-    """Return the whole fleet as one piece, or None where its model would be too large."""
-    num_nodes = len(fleet.problem.free)
+def count_variables(fleet: MovableFleet) -> int:
+    """Count, roughly, the variables of a model of the whole fleet."""
     units = fleet.problem.units
     tasks = sum(len(units[u].tasks) for u in (*fleet.pending, *fleet.wholes))
-    if (tasks + len(fleet.kinds)) * num_nodes > max_variables:
-        return None
-    return make_piece(fleet, np.arange(num_nodes), fleet.pending)
+    return (tasks + len(fleet.kinds)) * len(fleet.problem.free)
 
 
 def make_piece(
@@ -61,14 +58,23 @@ def make_piece(
     here = {k for p, k in fleet.kind_of.items() if inside[fleet.where[p]]}
     blocked = find_unmovable(fleet)
     held = {fleet.where[p] for u in fleet.wholes if u not in found for p in fleet.wholes[u].pods}
+    asked = tuple(pending)
+    held |= {
+        n
+        for u, placement in fleet.placements.items()
+        if u not in asked
+        for fill in placement
+        for n in fill.nodes.tolist()
+    }
     targets: list[tuple[int, Indices]] = []
     quotas: list[tuple[int, int]] = []
     for g, goal in enumerate(fleet.goals.frees):
-        for d in goal.candidates:
-            domain = goal.domains[d]
-            if inside[domain].all() and held.isdisjoint(domain.tolist()):
+        # Those that are empty already are to stay so, and count.
+        for d, domain in enumerate(goal.domains):
+            is_open = goal.held_by[d] is None and held.isdisjoint(domain.tolist())
+            if is_open and inside[domain].all():
                 targets.append((g, domain))
-        quotas.append((g, goal.wanted))
+        quotas.append((g, goal.goal.count))
     for n in fleet.goals.drained.tolist():
         if inside[n] and n not in held and n not in blocked:
             targets.append((-1, np.array([n])))
@@ -78,14 +84,14 @@ def make_piece(
     moves, disturbed = count_left(fleet)
     return Piece(
         nodes=nodes,
-        pending=tuple(pending),
+        pending=asked,
         wholes=tuple(found),
         kinds=tuple(sorted(here)),
         targets=tuple(targets),
         quotas=tuple(quotas),
         prizes=prizes,
-        moves_left=moves,
-        disturbed_left=disturbed,
+        moves_left=None if moves is None else max(moves, 0),
+        disturbed_left=None if disturbed is None else max(disturbed, 0),
     )
 
 
@@ -93,14 +99,16 @@ def count_left(fleet: MovableFleet) -> tuple[int | None, int | None]:
     """Return how many moves, and disturbed pods, the limits still allow beyond the plan so far."""
     move = fleet.request.move
     assert move is not None
+    if move.max_moves is None and move.max_disturbed is None:
+        return None, None
     moved = sum(fleet.is_moved(p) for p in fleet.kind_of)
     units = {fleet.movers.unit[p] for p in fleet.kind_of if fleet.is_moved(p)}
     whole = sum(fleet.problem.units[u].num_pods for u in fleet.touched)
     alone = sum(fleet.is_moved(p) and fleet.movers.unit[p] < 0 for p in fleet.kind_of)
     disturbed = alone + whole + sum(fleet.movers.members.get(g, 0) for g in units)
     return (
-        None if move.max_moves is None else max(move.max_moves - moved - whole, 0),
-        None if move.max_disturbed is None else max(move.max_disturbed - disturbed, 0),
+        None if move.max_moves is None else move.max_moves - moved - whole,
+        None if move.max_disturbed is None else move.max_disturbed - disturbed,
     )
 
 

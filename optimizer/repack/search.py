@@ -7,18 +7,19 @@ none can be better than the best that is ordered.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from optimizer.objective import Level, Placed
 from optimizer.repack.apply import adopt, reset
+from optimizer.repack.evaluate import evaluate_plan
 from optimizer.repack.fleet import build_fleet
-from optimizer.repack.large import improve_in_pieces
+from optimizer.repack.large import Pieces
 from optimizer.repack.model import PieceModel
 from optimizer.repack.order import Blocked, order_moves
-from optimizer.repack.pieces import make_whole_piece
+from optimizer.repack.pieces import count_variables, make_piece
 from optimizer.repack.steps import MOVE_CRITERIA, MoveLevel, build_move_steps
 from topology.plan import Bound
 
@@ -33,13 +34,16 @@ if TYPE_CHECKING:
 
 __all__ = ["RepackResult", "search_repack"]
 
-WHOLE_VARIABLES: Final = {"quick": 1_500, "normal": 4_000, "thorough": 12_000}
+WHOLE_VARIABLES: Final = {"quick": 1_000, "normal": 4_000, "thorough": 12_000}
 """Variables up to which the whole fleet is one model, by effort."""
-NODE_LIMITS: Final = {"quick": 500, "normal": 5_000, "thorough": 50_000}
+NODE_LIMITS: Final = {"quick": 50, "normal": 200, "thorough": 10_000}
 """Branch-and-bound nodes of each solve, by effort."""
+SMALL_VARIABLES: Final = 400
+"""Below this, a model may take SMALL_NODES whatever the effort: it is proven all the same."""
+SMALL_NODES: Final = 5_000
 MAX_SOLUTIONS: Final = 16
 """Solutions of one model that are brought into an order before the best of them is taken."""
-MAX_RETRIES: Final = 4
+MAX_RETRIES: Final = 6
 """Times that pods without an order are held where they are and the search starts anew."""
 
 
@@ -52,6 +56,19 @@ class RepackResult:
     steps: tuple[Step, ...]
     """Moves in order."""
     bound: Bound
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A plan with an order."""
+
+    score: tuple[int, ...]
+    fleet: MovableFleet
+    steps: tuple[Step, ...]
+    is_final: bool
+    """Proven best."""
+    bounds: tuple[float, ...] = ()
+    """What no plan exceeds in each level, given the values of those before it."""
 
 
 def search_repack(
@@ -68,22 +85,60 @@ def search_repack(
       RequestError: A goal names what is not there, or the objective cannot be minimised.
     """
     say = progress or (lambda _: None)
+    fleet = build_fleet(snapshot, request)
+    steps = _find_steps(fleet)
+    idle = _Found(evaluate_plan(fleet, steps, ()), fleet, (), is_final=False)
+    whole = _solve_whole(fleet, steps, say)
+    if whole is not None and whole.is_final:
+        return RepackResult(whole.fleet, whole.steps, _state_gap(whole, steps))
+    pieces = _solve_pieces(snapshot, request, steps, say)
+    found = [f for f in (whole, pieces, idle) if f is not None]
+    best = max(found, key=lambda f: f.score)
+    bounds = tuple(
+        min((f.bounds[level] for f in found if level < len(f.bounds)), default=np.inf)
+        for level in range(len(steps))
+    )
+    if best is idle:
+        best = replace(best, fleet=build_fleet(snapshot, request))
+    return RepackResult(best.fleet, best.steps, _state_gap(replace(best, bounds=bounds), steps))
+
+
+def _solve_pieces(
+    snapshot: Snapshot,
+    request: Request,
+    steps: Sequence[Level | MoveLevel],
+    say: Callable[[str], None],
+) -> _Found | None:
+    """Serve the goals in pieces; pods for which no order is found are held where they are."""
     held: set[int] = set()
     for _ in range(MAX_RETRIES):
         fleet = build_fleet(snapshot, request, fixed=held)
-        steps = _find_steps(fleet)
-        found = _solve_whole(fleet, steps, say)
-        if found is not None:
-            return found
-        improve_in_pieces(fleet, steps, NODE_LIMITS[request.effort], say)
+        pieces = Pieces(fleet, steps, say)
+        pieces.run()
         say("bringing the moves into an order")
         ordered = order_moves(fleet)
-        if not isinstance(ordered, Blocked):
-            return RepackResult(fleet, ordered, _state_gap(fleet, steps, ordered, None))
-        held |= set(ordered.pods)
-        say(f"no order for {len(ordered.pods)} moves; looking for others")
-    fleet = build_fleet(snapshot, request, fixed=held)
-    return RepackResult(fleet, (), Bound(_name(_find_steps(fleet)[0]), None, None, "none"))
+        if not isinstance(ordered, Blocked) and _keeps_limits(fleet, ordered):
+            score = evaluate_plan(fleet, steps, ordered)
+            return _Found(score, fleet, ordered, False, _find_bounds(steps, score, pieces.least))
+        blocked = ordered.pods if isinstance(ordered, Blocked) else (ordered[-1].pod,)
+        held |= set(blocked)
+        say(f"no order for {len(blocked)} moves; looking for others")
+    return None
+
+
+def _find_bounds(
+    steps: Sequence[Level | MoveLevel], score: tuple[int, ...], least: dict[str, int] | None
+) -> tuple[float, ...]:
+    """Return what a relaxation says of each step, where the goal is one `--free` alone."""
+    if least is None or steps[0].criterion != "domainsFreed":
+        return ()
+    bounds: list[float] = []
+    for step, value in zip(steps, score, strict=True):
+        limit = least[step.criterion] * (1 if step.criterion == "domainsFreed" else -1)
+        bounds.append(limit)
+        if value != limit:
+            break
+    return tuple(bounds)
 
 
 def _find_steps(fleet: MovableFleet) -> tuple[Level | MoveLevel, ...]:
@@ -94,60 +149,78 @@ def _find_steps(fleet: MovableFleet) -> tuple[Level | MoveLevel, ...]:
 
 def _solve_whole(
     fleet: MovableFleet, steps: Sequence[Level | MoveLevel], say: Callable[[str], None]
-) -> RepackResult | None:
+) -> _Found | None:
     """Solve the fleet as one model where it is small; None where it is not, or nothing came."""
     effort = fleet.request.effort
-    piece = make_whole_piece(fleet, WHOLE_VARIABLES[effort])
-    if piece is None:
+    size = count_variables(fleet)
+    if size > WHOLE_VARIABLES[effort]:
         return None
+    limit = NODE_LIMITS[effort]
+    if size <= SMALL_VARIABLES:
+        limit = max(limit, SMALL_NODES)
+    piece = make_piece(fleet, np.arange(len(fleet.problem.free)), fleet.pending)
     model = PieceModel(fleet, piece, steps)
-    best: tuple[tuple[int, ...], PieceResult, tuple[Step, ...]] | None = None
-    ceiling: PieceResult | None = None
+    best: _Found | None = None
+    taken: PieceResult | None = None
+    first: PieceResult | None = None
+    ceiling: tuple[int, ...] | None = None
     is_final = False
     for _ in range(MAX_SOLUTIONS):
-        result = model.solve(NODE_LIMITS[effort])
+        result = model.solve(limit)
         if result is None:
-            is_final = ceiling is not None
+            is_final = model.is_infeasible and best is not None
             break
-        ceiling = ceiling or result
-        is_final = result.proven == len(steps)
-        if best is not None and result.score <= best[0]:
-            break
+        is_proven = result.proven == len(steps)
+        first = first or result
         adopt(fleet, piece, result)
         ordered = order_moves(fleet)
+        exact = evaluate_plan(fleet, steps, ())
+        now = () if isinstance(ordered, Blocked) else evaluate_plan(fleet, steps, ordered)
         reset(fleet)
-        is_final = False
+        # What the model says of this solution, had every pod to move once only.
+        ceiling = _without_detours(steps, exact, result)
+        if best is not None and ceiling <= best.score:
+            is_final = is_proven
+            break
         if isinstance(ordered, Blocked):
             say(f"no order for {len(ordered.pods)} moves; looking for others")
-        else:
-            score = _correct(fleet, steps, result.score, ordered)
-            if _keeps_limits(fleet, ordered) and (best is None or score > best[0]):
-                best = score, result, ordered
-            if score == result.score:
-                is_final = result.proven == len(steps)
+        elif _keeps_limits(fleet, ordered) and (best is None or now > best.score):
+            best, taken = _Found(now, fleet, ordered, False), result
+            if now == ceiling:
+                is_final = is_proven
                 break
+        if not is_proven:
+            break
         model.forbid(result)
-    if best is None or ceiling is None:
+    if best is None or taken is None or first is None:
         return None
-    adopt(fleet, piece, best[1])
-    return RepackResult(
-        fleet, best[2], _state_gap(fleet, steps, best[2], ceiling, best[0], is_final=is_final)
-    )
+    adopt(fleet, piece, taken)
+    bounds = _read_bounds(steps, first, best.score)
+    return replace(best, is_final=is_final, bounds=bounds)
 
 
-def _correct(
-    fleet: MovableFleet,
-    steps: Sequence[Level | MoveLevel],
-    score: tuple[int, ...],
-    ordered: Sequence[Step],
+def _without_detours(
+    steps: Sequence[Level | MoveLevel], exact: tuple[int, ...], result: PieceResult
 ) -> tuple[int, ...]:
-    """Return a score with the steps that the order really takes."""
-    gpus = {p: fleet.snapshot.pods.specs[fleet.snapshot.pods.spec[p]].gpus for p in fleet.home}
-    taken = {"moves": len(ordered), "movedGpus": sum(gpus[s.pod] for s in ordered)}
+    """Return the score of a solution by the model's own count of moves."""
     return tuple(
-        -taken[step.criterion] if step.criterion in taken else value
-        for step, value in zip(steps, score, strict=True)
+        of_model if step.criterion in MOVE_CRITERIA else value
+        for step, value, of_model in zip(steps, exact, result.score, strict=True)
     )
+
+
+def _read_bounds(
+    steps: Sequence[Level | MoveLevel], first: PieceResult, score: tuple[int, ...]
+) -> tuple[float, ...]:
+    """Return the bounds of a model, as far as they are about the same values before."""
+    bounds: list[float] = []
+    for level, step in enumerate(steps):
+        if level >= len(first.bounds) or step.criterion == "fragmentation":
+            break
+        bounds.append(float(np.floor(first.bounds[level] + 1e-4)))
+        if score[level] != bounds[-1]:
+            break
+    return tuple(bounds)
 
 
 def _keeps_limits(fleet: MovableFleet, ordered: Sequence[Step]) -> bool:
@@ -156,35 +229,29 @@ def _keeps_limits(fleet: MovableFleet, ordered: Sequence[Step]) -> bool:
     return most is None or len(ordered) <= most
 
 
-def _name(step: Level | MoveLevel) -> str:
-    return step.criterion if step.criterion != "drained" else "domainsFreed"
-
-
-def _state_gap(
-    fleet: MovableFleet,
-    steps: Sequence[Level | MoveLevel],
-    ordered: Sequence[Step],
-    ceiling: PieceResult | None,
-    score: tuple[int, ...] = (),
-    *,
-    is_final: bool = False,
-) -> Bound:
+def _state_gap(found: _Found, steps: Sequence[Level | MoveLevel]) -> Bound:
     """State the last criterion where all are proven, else the first that is not."""
-    shown = [s for s in steps if not (isinstance(s, MoveLevel) and s.criterion == "drained")]
-    if ceiling is None or not score:
-        return Bound(_name(shown[0]), None, None, "none")
-    sign = {c: -1 for c in MOVE_CRITERIA}
+    empty = sum(len(goal.kept_empty) for goal in found.fleet.goals.frees)
+    named = [item.partition(":")[2] for item in found.fleet.request.objective]
+    last = max((i for i, s in enumerate(steps) if s.criterion in named), default=len(steps) - 1)
     for level, step in enumerate(steps):
-        value = score[level]
-        if is_final or (level < ceiling.proven and value == ceiling.score[level]):
+        # Domains that were empty before count for a goal, but not as freed.
+        base = empty if step.criterion == "domainsFreed" else 0
+        sign = (
+            step.sign if isinstance(step, Level) else -1 if step.criterion in MOVE_CRITERIA else 1
+        )
+        bound = found.bounds[level] if level < len(found.bounds) else np.inf
+        value = found.score[level]
+        is_reached = found.is_final or value == bound
+        if is_reached and level < last:
             continue
-        factor = step.sign if isinstance(step, Level) else sign.get(step.criterion, 1)
-        bound = ceiling.bounds[level] if level < len(ceiling.bounds) else np.inf
-        if not np.isfinite(bound) or step.criterion == "fragmentation":
-            return Bound(_name(step), None, None, "none")
-        limit = int(np.floor(bound + 1e-4))
-        gap = round((limit - value) / max(abs(limit), 1), 6)
-        return Bound(_name(step), limit * factor, gap, "bound")
-    last = steps[-1]
-    factor = last.sign if isinstance(last, Level) else sign.get(last.criterion, 1)
-    return Bound(_name(last), score[-1] * factor, 0.0, "optimal")
+        name = "domainsFreed" if step.criterion == "drained" else step.criterion
+        if is_reached:
+            if step.criterion == "fragmentation":
+                return Bound(name, -value, 0.0, "optimal")
+            return Bound(name, (value - base) * sign, 0.0, "optimal")
+        if step.criterion == "drained" or not np.isfinite(bound):
+            return Bound(name, None, None, "none")
+        gap = round((bound - value) / max(abs(bound - base), 1), 6)
+        return Bound(name, (int(bound) - base) * sign, gap, "bound")
+    return Bound(steps[0].criterion, None, None, "none")
