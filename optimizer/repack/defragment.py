@@ -30,6 +30,8 @@ __all__ = ["Defragmentation"]
 
 ROUNDS: Final = {"quick": 4, "normal": 24, "thorough": 200}
 """Pieces packed exactly, by effort."""
+PATIENCE: Final = {"quick": 10, "normal": 40, "thorough": 400}
+"""Domains of one level that could not be emptied in a row, after which the level is left."""
 PIECE_SIZE: Final = 16
 PIECE_LIMIT: Final = 200
 """Branch-and-bound nodes of each solve of a piece."""
@@ -103,7 +105,10 @@ class Defragmentation:
         ]
         order = sorted(range(len(domains)), key=lambda i: (used[i], domains[i][0]))
         self.worth = self._worth()
+        idle = 0
         for i in order:
+            if idle >= PATIENCE[self.fleet.request.effort]:
+                return
             nodes = domains[i]
             whole = self._is_whole()
             if whole[nodes].all() or not self.residents.count(nodes):
@@ -117,6 +122,9 @@ class Defragmentation:
                 allowed = ~whole
             if empty_nodes(self.fleet, self.residents, nodes, allowed, self._is_gain):
                 self.worth = self._worth()
+                idle = 0
+            else:
+                idle += 1
 
     def _pack_pieces(self) -> None:
         """Pack small sets of partly used nodes exactly, those of one domain more often."""

@@ -21,6 +21,7 @@ from optimizer.repack.model import PieceModel
 from optimizer.repack.order import Blocked, order_moves
 from optimizer.repack.pieces import count_variables, make_piece
 from optimizer.repack.steps import MOVE_CRITERIA, MoveLevel, build_move_steps
+from optimizer.search.score import count_placed
 from topology.plan import Bound
 
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RepackResult", "search_repack"]
 
-WHOLE_VARIABLES: Final = {"quick": 1_000, "normal": 4_000, "thorough": 12_000}
+WHOLE_VARIABLES: Final = {"quick": 400, "normal": 1_000, "thorough": 6_000}
 """Variables up to which the whole fleet is one model, by effort."""
-NODE_LIMITS: Final = {"quick": 50, "normal": 200, "thorough": 10_000}
+NODE_LIMITS: Final = {"quick": 10, "normal": 40, "thorough": 5_000}
 """Branch-and-bound nodes of each solve, by effort."""
 SMALL_VARIABLES: Final = 400
 """Below this, a model may take SMALL_NODES whatever the effort: it is proven all the same."""
@@ -88,10 +89,15 @@ def search_repack(
     fleet = build_fleet(snapshot, request)
     steps = _find_steps(fleet)
     idle = _Found(evaluate_plan(fleet, steps, ()), fleet, (), is_final=False)
+    whole = pieces = None
+    if count_variables(fleet) > SMALL_VARIABLES:
+        pieces = _solve_pieces(snapshot, request, steps, say)
+        if pieces is not None and _state_gap(pieces, steps).proof == "optimal":
+            return RepackResult(pieces.fleet, pieces.steps, _state_gap(pieces, steps))
     whole = _solve_whole(fleet, steps, say)
     if whole is not None and whole.is_final:
         return RepackResult(whole.fleet, whole.steps, _state_gap(whole, steps))
-    pieces = _solve_pieces(snapshot, request, steps, say)
+    pieces = pieces or _solve_pieces(snapshot, request, steps, say)
     found = [f for f in (whole, pieces, idle) if f is not None]
     best = max(found, key=lambda f: f.score)
     bounds = tuple(
@@ -119,7 +125,8 @@ def _solve_pieces(
         ordered = order_moves(fleet)
         if not isinstance(ordered, Blocked) and _keeps_limits(fleet, ordered):
             score = evaluate_plan(fleet, steps, ordered)
-            return _Found(score, fleet, ordered, False, _find_bounds(steps, score, pieces.least))
+            bounds = _find_bounds(steps, score, pieces.least) or _find_reached(fleet, steps, score)
+            return _Found(score, fleet, ordered, False, bounds)
         blocked = ordered.pods if isinstance(ordered, Blocked) else (ordered[-1].pod,)
         held |= set(blocked)
         say(f"no order for {len(blocked)} moves; looking for others")
@@ -141,6 +148,29 @@ def _find_bounds(
     return tuple(bounds)
 
 
+def _find_reached(
+    fleet: MovableFleet, steps: Sequence[Level | MoveLevel], score: tuple[int, ...]
+) -> tuple[float, ...]:
+    """Return the leading steps that nothing can exceed: all is drained, placed, freed."""
+    units = fleet.problem.units
+    is_whole = all(
+        u in fleet.placements
+        and count_placed(fleet.problem, units[u], fleet.placements[u]).pods == units[u].num_pods
+        for u in fleet.pending
+    )
+    most = {
+        "drained": len(fleet.goals.drained),
+        "domainsFreed": sum(goal.goal.count for goal in fleet.goals.frees),
+    }
+    bounds: list[float] = []
+    for step, value in zip(steps, score, strict=True):
+        if (isinstance(step, Level) and is_whole and step.sign > 0) or most.get(step.criterion) == value:
+            bounds.append(value)
+        else:
+            break
+    return tuple(bounds)
+
+
 def _find_steps(fleet: MovableFleet) -> tuple[Level | MoveLevel, ...]:
     units = [fleet.problem.units[u] for u in fleet.pending]
     most = [Placed(u.priority, len(u.tree), u.num_pods, u.gpus) for u in units]
@@ -155,9 +185,7 @@ def _solve_whole(
     size = count_variables(fleet)
     if size > WHOLE_VARIABLES[effort]:
         return None
-    limit = NODE_LIMITS[effort]
-    if size <= SMALL_VARIABLES:
-        limit = max(limit, SMALL_NODES)
+    limit = SMALL_NODES if size <= SMALL_VARIABLES else NODE_LIMITS[effort]
     piece = make_piece(fleet, np.arange(len(fleet.problem.free)), fleet.pending)
     model = PieceModel(fleet, piece, steps)
     best: _Found | None = None
