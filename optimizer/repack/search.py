@@ -164,10 +164,10 @@ def _find_reached(
     }
     bounds: list[float] = []
     for step, value in zip(steps, score, strict=True):
-        if (isinstance(step, Level) and is_whole and step.sign > 0) or most.get(step.criterion) == value:
-            bounds.append(value)
-        else:
+        is_full = isinstance(step, Level) and is_whole and step.sign > 0
+        if not is_full and most.get(step.criterion) != value:
             break
+        bounds.append(value)
     return tuple(bounds)
 
 
