@@ -158,7 +158,7 @@ class _Exhaustive:
         return True
 
     def gains(self, at: Positions) -> tuple[int, int]:
-        """Return (groups placed, domains empty for the goal) at best in one state, in this order."""
+        """Return (groups placed, domains empty for the goal) of one state, at best."""
         best = (-1, -1)
         for placed, nodes in self._placements(at):
             used = set(at) | nodes

@@ -43,7 +43,7 @@ def parse_free(text: str) -> FreeGoal:
 
 
 def choose_drained(snapshot: Snapshot, texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the nodes that `--drain` means: names, or selectors of labels.
+    """Return the names of the nodes that `--drain` means: names (parted by commas), or selectors.
 
     Raises:
       RequestError: When a name or selector matches no node.
@@ -51,8 +51,8 @@ def choose_drained(snapshot: Snapshot, texts: Iterable[str]) -> tuple[str, ...]:
     names = {node.name for node in snapshot.nodes}
     chosen: set[str] = set()
     for text in texts:
-        if text in names:
-            chosen.add(text)
+        if names.issuperset(text.split(",")):
+            chosen |= set(text.split(","))
             continue
         if not set(text) & set("=!,( "):
             raise RequestError(

@@ -1,6 +1,6 @@
 """The command `repack`: options in, a migration plan out."""
 
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -11,6 +11,7 @@ from gangplan.options import (
     Effort,
     ExitStatus,
     Format,
+    FormatName,
     Namespace,
     NoColor,
     Objective,
@@ -22,8 +23,15 @@ from gangplan.options import (
     Snapshots,
     Strict,
 )
-from gangplan.streams import Streams
-from topology.plan import Plan
+from topology.errors import RequestError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gangplan.emit import EmitForm
+    from gangplan.streams import Streams
+    from topology.model import Snapshot
+    from topology.plan import Plan
 
 __all__ = ["repack"]
 
@@ -120,6 +128,23 @@ PriorityCeiling = Annotated[
         metavar="N", help="Leave work of a priority above N where it is.", show_default=False
     ),
 ]
+Resume = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PLAN",
+        help="Go on with a plan of `repack` that was carried out in part: what is done is dropped, "
+        "what no longer holds is planned anew. Goals and limits are those of the plan.",
+        show_default=False,
+    ),
+]
+Emit = Annotated[
+    Literal["kubectl", "kueue", "lws", "patches"] | None,
+    typer.Option(
+        help="Print a script (kubectl, lws) or manifests (kueue, patches) to review instead of the "
+        "answer. Nothing is carried out.",
+        show_default=False,
+    ),
+]
 Pdb = Annotated[
     Literal["hard"],
     typer.Option(help="Moves never break a disruption budget: always hard.", hidden=True),
@@ -141,6 +166,8 @@ def repack(
     max_disturbed: MaxDisturbed = None,
     max_parallel: MaxParallel = None,
     priority_ceiling: PriorityCeiling = None,
+    resume: Resume = None,
+    emit: Emit = None,
     namespace: Namespace = None,
     all_namespaces: AllNamespaces = False,
     selector: Selector = None,
@@ -160,11 +187,17 @@ def repack(
     """Say which running work would move so that groups fit, domains come free, nodes drain."""
     streams = open_streams(context, quiet, no_color)
     from gangplan.move_questions import choose_drained, choose_movers, parse_free
+    from gangplan.plan_files import load_plan
     from gangplan.questions import choose_groups, find_keys, parse_selector, split_objective
     from optimizer.repack.steps import REPACK_OBJECTIVE
     from topology.move_request import MoveRequest
     from topology.plan import Request
 
+    if resume is not None and (group or free or drain):
+        raise RequestError(
+            "--resume: goals are those of the plan; leave out --group, --free and --drain"
+        )
+    earlier = None if resume is None else load_plan(resume)
     goals = tuple(parse_free(text) for text in free or ())
     criteria = REPACK_OBJECTIVE if objective is None else split_objective(objective)
     chosen = parse_selector(selector) if selector is not None else None
@@ -199,21 +232,17 @@ def repack(
             priority_ceiling=priority_ceiling,
         ),
     )
-    from ray_jobs.pipeline import make_plan
+    from ray_jobs.pipeline import make_plan, resume_plan
 
     with streams.progress() as progress:
-        plan = make_plan(cluster, request, progress)
+        plan = (
+            make_plan(cluster, request, progress)
+            if earlier is None
+            else resume_plan(cluster, earlier, progress)
+        )
     tell_plan(plan, cluster, streams)
     _tell_goals(plan, streams)
-    from gangplan.move_views import name_moves, show_moves
-
-    print_answer(
-        form,
-        output,
-        document=plan.to_dict,
-        table=lambda wide: show_moves(cluster, plan, wide=wide),
-        names=lambda: name_moves(plan),
-    )
+    _print(cluster, plan, form, output, emit)
     if plan.verification is None or not plan.verification.is_valid:
         return _FAILED
     is_reached = all(goal.reached >= goal.wanted for goal in plan.goals) and all(
@@ -222,7 +251,30 @@ def repack(
     return _NOT_REACHED if exit_status and not is_reached else 0
 
 
-def _tell_goals(plan: Plan, streams: Streams) -> None:
+def _print(
+    cluster: "Snapshot",
+    plan: "Plan",
+    form: FormatName | None,
+    output: "Path | None",
+    emit: "EmitForm | None",
+) -> None:
+    from gangplan.emit import emit_plan
+    from gangplan.move_views import name_moves, show_moves
+    from gangplan.streams import write_answer
+
+    if emit is not None:
+        write_answer(emit_plan(cluster, plan, emit).encode(), output)
+        return
+    print_answer(
+        form,
+        output,
+        document=plan.to_dict,
+        table=lambda wide: show_moves(cluster, plan, wide=wide),
+        names=lambda: name_moves(plan),
+    )
+
+
+def _tell_goals(plan: "Plan", streams: "Streams") -> None:
     for goal in plan.goals:
         if goal.reason is not None:
             streams.warning(

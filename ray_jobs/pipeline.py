@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from optimizer.answer import (
@@ -20,6 +21,15 @@ from optimizer.repack.answer import (
     describe_outcomes,
     find_placed,
 )
+from optimizer.repack.drain import (
+    close_nodes,
+    describe_drain,
+    find_leftovers,
+    find_refs,
+    place_again,
+    release,
+)
+from optimizer.repack.resume import compare_plan, keep_rest, renew_request
 from optimizer.repack.search import search_repack
 from optimizer.search.place import search_placement
 from optimizer.search.preempt import search_preemption
@@ -37,7 +47,7 @@ if TYPE_CHECKING:
     from topology.move_request import GoalOutcome
     from topology.plan import Bound, Move, Request
 
-__all__ = ["make_plan"]
+__all__ = ["make_plan", "resume_plan"]
 
 
 def make_plan(
@@ -56,22 +66,13 @@ def make_plan(
     Raises:
       RequestError: The request names a group that does not exist or a criterion that is unknown.
     """
-    from data.digest import digest_snapshot
-
     say = progress or (lambda _: None)
     _check_groups(snapshot, request)
     found = _search(snapshot, request, say)
     groups = describe_groups(found.after, request, found.problem, found.placed, say)
-    counted = [g for g in snapshot.groups if g.kind == "group"]
     plan = Plan(
         request=request,
-        snapshot={
-            "digest": digest_snapshot(snapshot),
-            "release": request.release,
-            "nodes": len(snapshot.nodes),
-            "pods": len(snapshot.pods),
-            "groups": len(counted),
-        },
+        snapshot=_summarise(snapshot, request),
         groups=groups,
         evictions=found.evictions,
         moves=found.moves,
@@ -84,6 +85,53 @@ def make_plan(
     )
     say("verifying the plan")
     return plan.with_verification(verify_plan(snapshot, plan))
+
+
+def _summarise(snapshot: Snapshot, request: Request) -> dict[str, object]:
+    from data.digest import digest_snapshot
+
+    return {
+        "digest": digest_snapshot(snapshot),
+        "release": request.release,
+        "nodes": len(snapshot.nodes),
+        "pods": len(snapshot.pods),
+        "groups": sum(g.kind == "group" for g in snapshot.groups),
+    }
+
+
+def resume_plan(
+    snapshot: Snapshot, plan: Plan, progress: Callable[[str], None] | None = None
+) -> Plan:
+    """Plan the rest of a re-packing that was carried out in part.
+
+    Steps that are done are dropped. What is left is kept where it still holds from the first to the
+    last step; else the same question is asked of the newer snapshot. The first warning says which.
+
+    Args:
+      snapshot: The fleet as it is now.
+      plan: Of `repack`, for an older snapshot.
+      progress: Called with a line now and then.
+
+    Raises:
+      RequestError: The plan moves nothing because it is of another command.
+    """
+    if plan.request.move is None:
+        raise RequestError(f"--resume: is a plan of {plan.request.command}; give one of repack")
+    found = compare_plan(snapshot, plan)
+    request, dropped = renew_request(snapshot, plan.request)
+    count = f"{found.done} of {len(plan.moves)} steps are done"
+    changes = (*found.changes, *dropped)
+    if not changes:
+        rest = keep_rest(snapshot, plan, found, _summarise(snapshot, request))
+        verdict = verify_plan(snapshot, rest)
+        if verdict.is_valid:
+            said = f"{count}; the other {len(found.left)} still hold and are kept"
+            return replace(rest, warnings=(said, *rest.warnings)).with_verification(verdict)
+        first = verdict.violations[0]
+        changes = (f"{first.object}: {first.rule}: wanted {first.wanted}, found {first.found}",)
+    anew = make_plan(snapshot, request, progress)
+    said = f"{count}; the rest is planned anew, because {'; '.join(changes)}"
+    return replace(anew, warnings=(said, *anew.warnings))
 
 
 class _Found(NamedTuple):
@@ -118,17 +166,26 @@ def _search(snapshot: Snapshot, request: Request, say: Callable[[str], None]) ->
 
 
 def _search_moves(snapshot: Snapshot, request: Request, say: Callable[[str], None]) -> _Found:
+    assert request.move is not None
     result = search_repack(snapshot, request, say)
-    after = result.fleet.moved_snapshot()
     placed = find_placed(result)
+    evicted = find_leftovers(result) if request.move.drain else ()
+    result = result.without(evicted)
+    after = close_nodes(result.fleet.moved_snapshot(), request.move.drain)
+    refs = (*(request.groups or ()), *find_refs(snapshot, evicted))
+    if evicted:
+        say(f"placing {len(evicted)} evicted pods anew")
+        after = release(after, evicted)
+        placed |= place_again(after, request, placed, refs, say)
     return _Found(
         after,
-        build_problem(after, request, only=request.groups or ()),
+        build_problem(after, request, only=refs),
         placed,
         result.bound,
+        describe_drain(snapshot, evicted),
         cost=count_moves(result, placed),
         moves=describe_moves(result),
-        goals=describe_outcomes(result, placed),
+        goals=describe_outcomes(result, placed, evicted),
     )
 
 

@@ -8,11 +8,11 @@ from optimizer.decode import seat_pods
 from optimizer.fragmentation import measure_fragmentation
 from optimizer.repack.evaluate import count_cost
 from optimizer.repack.goals import describe_goals, find_occupied
-from topology.model import NO_GROUP
+from topology.model import NO_GROUP, NO_NODE
 from topology.plan import Move
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from optimizer.repack.search import RepackResult
     from topology.model import Snapshot
@@ -84,7 +84,9 @@ def _count_freed(result: RepackResult, placed: Mapping[int, int]) -> int:
     return max(gained, 0)
 
 
-def describe_outcomes(result: RepackResult, placed: Mapping[int, int]) -> tuple[GoalOutcome, ...]:
+def describe_outcomes(
+    result: RepackResult, placed: Mapping[int, int], evicted: Collection[int] = ()
+) -> tuple[GoalOutcome, ...]:
     """Say what became of every goal, and why where it is not reached."""
     fleet = result.fleet
     move = fleet.request.move
@@ -98,5 +100,6 @@ def describe_outcomes(result: RepackResult, placed: Mapping[int, int]) -> tuple[
         )
         if value is not None
     ]
-    occupied = find_occupied(fleet.snapshot, {**fleet.where, **placed})
+    gone = dict.fromkeys(evicted, NO_NODE)
+    occupied = find_occupied(fleet.snapshot, {**fleet.where, **gone, **placed})
     return describe_goals(fleet.snapshot, fleet.goals, fleet.movers, occupied, limits)

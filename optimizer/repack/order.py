@@ -20,6 +20,7 @@ import numpy as np
 from optimizer.decode import replay, seat_pods
 from optimizer.repack.fleet import fills_of, stand_at_home
 from optimizer.repack.movers import BudgetIndex
+from optimizer.repack.sequences import find_sequence
 from topology.model import NO_GROUP
 
 if TYPE_CHECKING:
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
 
     Indices = NDArray[np.int64]
 
-__all__ = ["Blocked", "Step", "order_moves"]
+__all__ = ["Blocked", "Ordered", "Step", "order_moves", "seats_of"]
 
+MAX_DIRECT: Final = 10
+"""Moves up to which all orders are tried before a pod goes to a temporary node."""
 MAX_TRIALS: Final = 200
 """Ways to break a circle that are followed to the end; the cheapest are tried."""
 MAX_DEPTH: Final = 3
@@ -69,7 +72,16 @@ class _Item:
     gpus: int
 
 
-def order_moves(fleet: MovableFleet) -> tuple[Step, ...] | Blocked:
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """Moves in an order in which each has room."""
+
+    steps: tuple[Step, ...]
+    is_least: bool
+    """No order of these moves takes fewer steps or moves fewer GPUs."""
+
+
+def order_moves(fleet: MovableFleet) -> Ordered | Blocked:
     """Bring the moves of a plan into an order in which each has room.
 
     Args:
@@ -78,7 +90,9 @@ def order_moves(fleet: MovableFleet) -> tuple[Step, ...] | Blocked:
     Returns:
       Steps by wave, or the pods for which no order was found.
     """
-    return _Order(fleet).run()
+    order = _Order(fleet)
+    steps = order.run()
+    return steps if isinstance(steps, Blocked) else Ordered(steps, order.is_least(steps))
 
 
 class _Order:
@@ -91,6 +105,8 @@ class _Order:
         self.budgets = BudgetIndex(fleet.snapshot)
         self.state = stand_at_home(fleet)
         self.now = dict(fleet.home)
+        self.is_refuted = False
+        """All orders without detours were tried in vain."""
         self.slack = _count_slack(fleet)
         items = [
             _Item((p,), fleet.kinds[k].pod_class, -1, fleet.kinds[k].gpus)
@@ -106,10 +122,16 @@ class _Order:
     def run(self) -> tuple[Step, ...] | Blocked:
         steps: list[Step] = []
         left = list(self.items)
+        direct = self._find_direct() if self.is_live else None
         wave = 0
         while left:
             wave += 1
-            going = self._gather(left)
+            if direct is not None:
+                # A prefix of the order that is known to lead to the end.
+                going = self._gather(direct, in_order=True)
+                direct = direct[len(going) :]
+            else:
+                going = self._gather(left)
             targets = {p: self.fleet.where[p] for item in going for p in item.pods}
             if not going:
                 made = self._break(left)
@@ -126,12 +148,76 @@ class _Order:
         return tuple(steps)
 
     # One wave.
-    def _gather(self, left: list[_Item]) -> list[_Item]:
-        """Return what may go at once, each beside all that stands and all that comes."""
+    def _find_direct(self) -> list[_Item] | None:
+        """Return an order without detours where that takes a search, and there is one."""
+        items = self.items
+        if not 1 < len(items) <= MAX_DIRECT or self._runs_through():
+            return None
+        mark = self.state.mark()
+        saved = dict(self.now)
+        marks: list[int] = []
+
+        def step(i: int) -> bool:
+            before = self.state.mark()
+            self._lift(items[i])
+            wanted = {p: self.fleet.where[p] for p in items[i].pods}
+            if not (self._is_allowed([items[i]]) and self._settle(items[i], wanted)):
+                self.state.undo(before)
+                return False
+            marks.append(before)
+            self.now |= wanted
+            return True
+
+        def back(i: int) -> None:
+            self.state.undo(marks.pop())
+            self.now |= {p: saved[p] for p in items[i].pods}
+
+        found = find_sequence(len(items), step, back)
+        self.state.undo(mark)
+        self.now = saved
+        self.is_refuted = found is None
+        return None if found is None else [items[i] for i in found]
+
+    def _runs_through(self) -> bool:
+        """Tell whether waves as full as can be come to the end without a detour."""
+        mark = self.state.mark()
+        saved = dict(self.now)
+        left = list(self.items)
+        while left and (going := self._gather(left)):
+            for item in going:
+                self._lift(item)
+            for item in going:
+                self.now |= {p: self.fleet.where[p] for p in item.pods}
+                self._stand(item)
+            left = [item for item in left if item not in going]
+        self.state.undo(mark)
+        self.now = saved
+        return not left
+
+    def is_least(self, steps: tuple[Step, ...]) -> bool:
+        """Tell whether no order takes fewer steps, or moves fewer GPUs."""
+        extra = [s for s in steps if s.target != self.fleet.where[s.pod]]
+        least = min((item.gpus for item in self.items), default=0)
+        specs = self.fleet.snapshot.pods
+        return not extra or (
+            self.is_refuted
+            and len(extra) == 1
+            and specs.specs[specs.spec[extra[0].pod]].gpus == least
+        )
+
+    def _gather(self, left: list[_Item], *, in_order: bool = False) -> list[_Item]:
+        """Return what may go at once, each beside all that stands and all that comes.
+
+        Args:
+          left: What still has to move.
+          in_order: Stop at the first that cannot go with those before it.
+        """
         mark = self.state.mark()
         going: list[_Item] = []
         for item in left:
             if self.most is not None and len(going) >= self.most:
+                break
+            if going and in_order and not self._is_allowed([*going, item]):
                 break
             if not self._is_allowed([*going, item]):
                 continue
@@ -142,6 +228,8 @@ class _Order:
                 going.append(item)
             else:
                 self.state.undo(before)
+                if in_order:
+                    break
         self.state.undo(mark)
         return going
 

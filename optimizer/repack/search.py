@@ -25,7 +25,7 @@ from optimizer.search.score import count_placed
 from topology.plan import Bound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from optimizer.repack.fleet import MovableFleet
     from optimizer.repack.model import PieceResult
@@ -57,6 +57,11 @@ class RepackResult:
     steps: tuple[Step, ...]
     """Moves in order."""
     bound: Bound
+
+    def without(self, pods: Collection[int]) -> RepackResult:
+        """Return the plan with some pods not moved, because they are evicted instead."""
+        gone = set(pods)
+        return replace(self, steps=tuple(step for step in self.steps if step.pod not in gone))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +128,11 @@ def _solve_pieces(
         pieces.run()
         say("bringing the moves into an order")
         ordered = order_moves(fleet)
-        if not isinstance(ordered, Blocked) and _keeps_limits(fleet, ordered):
-            score = evaluate_plan(fleet, steps, ordered)
+        if not isinstance(ordered, Blocked) and _keeps_limits(fleet, ordered.steps):
+            score = evaluate_plan(fleet, steps, ordered.steps)
             bounds = _find_bounds(steps, score, pieces.least) or _find_reached(fleet, steps, score)
-            return _Found(score, fleet, ordered, False, bounds)
-        blocked = ordered.pods if isinstance(ordered, Blocked) else (ordered[-1].pod,)
+            return _Found(score, fleet, ordered.steps, False, bounds)
+        blocked = ordered.pods if isinstance(ordered, Blocked) else (ordered.steps[-1].pod,)
         held |= set(blocked)
         say(f"no order for {len(blocked)} moves; looking for others")
     return None
@@ -193,6 +198,8 @@ def _solve_whole(
     first: PieceResult | None = None
     ceiling: tuple[int, ...] | None = None
     is_final = False
+    is_least = True
+    """Every order so far is as short as can be."""
     for _ in range(MAX_SOLUTIONS):
         result = model.solve(limit)
         if result is None:
@@ -203,7 +210,8 @@ def _solve_whole(
         adopt(fleet, piece, result)
         ordered = order_moves(fleet)
         exact = evaluate_plan(fleet, steps, ())
-        now = () if isinstance(ordered, Blocked) else evaluate_plan(fleet, steps, ordered)
+        now = () if isinstance(ordered, Blocked) else evaluate_plan(fleet, steps, ordered.steps)
+        is_least = is_least and not isinstance(ordered, Blocked) and ordered.is_least
         reset(fleet)
         # What the model says of this solution, had every pod to move once only.
         ceiling = _without_detours(steps, exact, result)
@@ -212,9 +220,10 @@ def _solve_whole(
             break
         if isinstance(ordered, Blocked):
             say(f"no order for {len(ordered.pods)} moves; looking for others")
-        elif _keeps_limits(fleet, ordered) and (best is None or now > best.score):
-            best, taken = _Found(now, fleet, ordered, False), result
+        elif _keeps_limits(fleet, ordered.steps) and (best is None or now > best.score):
+            best, taken = _Found(now, fleet, ordered.steps, False), result
             if now == ceiling:
+                is_least = True
                 is_final = is_proven
                 break
         if not is_proven:
@@ -224,7 +233,7 @@ def _solve_whole(
         return None
     adopt(fleet, piece, taken)
     bounds = _read_bounds(steps, first, best.score)
-    return replace(best, is_final=is_final, bounds=bounds)
+    return replace(best, is_final=is_final and is_least, bounds=bounds)
 
 
 def _without_detours(
