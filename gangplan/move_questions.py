@@ -62,7 +62,10 @@ def choose_drained(snapshot: Snapshot, texts: Iterable[str]) -> tuple[str, ...]:
         selector = parse_selector(text, option="--drain")
         found = {node.name for node in snapshot.nodes if matches_selector(selector, node.labels)}
         if not found:
-            raise RequestError(f"--drain {text}: no node that was read has these labels")
+            raise RequestError(
+                f"--drain {text}: no node that was read has these labels; of a node, those are "
+                "kept that describe topology or that a pod or group names"
+            )
         chosen |= found
     return tuple(sorted(chosen))
 

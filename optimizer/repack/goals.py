@@ -122,7 +122,10 @@ def _find_free(
     path = {p[-1]: p for p in find_paths(snapshot.groups)}.get(goal.key, (goal.key,))
     column = build_column(snapshot.nodes, path)
     if not column.values:
-        raise RequestError(f"--free {goal.text}: no node that was read has the label {goal.key!r}")
+        raise RequestError(
+            f"--free {goal.text}: no node that was read has the label {goal.key!r}; of a node, "
+            "labels are kept that describe topology or that a pod or group names"
+        )
     chosen = [d for d, name in enumerate(column.names) if goal.value in (None, name)]
     if not chosen:
         raise RequestError(f"--free {goal.text}: no node has {goal.key}={goal.value}")

@@ -31,6 +31,18 @@ GOLDEN = ROOT / "golden"
             "preempt-pdb-two-domains",
             id="preempt",
         ),
+        pytest.param(
+            "repack-swap.txt",
+            "repack --group work/duo --moves live --movable other/a --movable other/b",
+            "repack-swap-temporary",
+            id="repack",
+        ),
+        pytest.param(
+            "repack-free.json",
+            "repack --free fabric.example.com/nvlink-domain:1 --max-parallel 1",
+            "repack-nvlink-two-moves",
+            id="repack --free, JSON",
+        ),
     ],
 )
 def test_answer(file: str, command: str, case: str, tmp_path: Path, update_golden: bool) -> None:
