@@ -6,7 +6,9 @@ What is wrong with one object costs that object alone and is reported in `Snapsh
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from data.collect import Collection, collect, decode_pod, find_ref
 from data.decode import read_items
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
     from topology.model import ObjectError, PodSpec, Snapshot
 
-__all__ = ["format_error", "read_snapshot"]
+__all__ = ["format_error", "read_objects", "read_snapshot"]
 
 # A pod belongs to the first that claims it.
 _IMPORTERS: Final = (
@@ -95,6 +97,18 @@ def read_snapshot(
             "--strict refuses them)"
         )
     return snapshot
+
+
+def read_objects(objects: Sequence[Any], *, pod_labels: Iterable[str] = ()) -> Snapshot:
+    """Read plain Kubernetes objects (or Lists of them), as YAML or JSON gives them.
+
+    Raises:
+      SnapshotError: None of them is of use.
+    """
+    found = Collection()
+    for item in objects:
+        collect(read_items(msgspec.json.encode(item), "manifest"), found, expects_objects=True)
+    return _build(found, pod_labels, lambda line: None)
 
 
 def format_error(error: ObjectError) -> str:

@@ -36,6 +36,7 @@ from gangplan.options import (
     Selector,
     Snapshots,
     Strict,
+    Workers,
 )
 from gangplan.streams import Streams
 from topology.errors import GangplanError, RequestError
@@ -257,6 +258,121 @@ def _plan(
 
 def _find_command(name: str | None) -> Literal["explain", "place", "preempt"]:
     return "explain" if name == "explain" else "preempt" if name == "preempt" else "place"
+
+
+@app.command()
+def whatif(
+    context: typer.Context,
+    snapshot: Snapshots,
+    scenarios: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE", help="What is other in each scenario, in YAML.", show_default=False
+        ),
+    ],
+    group: Groups = None,
+    namespace: Namespace = None,
+    all_namespaces: AllNamespaces = False,
+    selector: Selector = None,
+    form: Format = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-O",
+            "--output",
+            metavar="PATH",
+            help="Write the answer to a file ending in .json, .yaml or .txt; or keep the answers "
+            "as Parquet in a folder, which a later run goes on with.",
+            show_default=False,
+        ),
+    ] = None,
+    rank: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Sort scenarios: max: or min: and a column, such as min:groupsLost.",
+            show_default=False,
+        ),
+    ] = None,
+    objective: Objective = None,
+    preempt: Preempt = False,
+    pdb: Pdb = None,
+    release: Release = "1.37",
+    seed: Seed = 0,
+    effort: Effort = "normal",
+    assume_gangs: AssumeGangs = True,
+    workers: Workers = None,
+    strict: Strict = False,
+    exit_status: ExitStatus = False,
+    quiet: Quiet = False,
+    no_color: NoColor = False,
+) -> int:
+    """Answer one question for many variants of the fleet."""
+    streams = open_streams(context, quiet, no_color)
+    from data.scenarios.read import read_scenarios
+    from gangplan.questions import (
+        ask_evictions,
+        choose_groups,
+        find_keys,
+        parse_selector,
+        split_objective,
+    )
+    from gangplan.whatif_views import parse_rank, show_whatif, to_document
+    from topology.plan import Request
+
+    ranking = parse_rank(rank)
+    options = ask_evictions("place", groups=group or [], preempt=preempt, pdb=pdb)
+    if objective is not None:
+        options["objective"] = split_objective(objective)
+    chosen = parse_selector(selector) if selector is not None else None
+    cluster = read_input(snapshot, strict=strict, streams=streams, pod_labels=find_keys(chosen))
+    asked = read_scenarios(scenarios, cluster)
+    request = Request(
+        command="place",
+        groups=choose_groups(
+            cluster,
+            group or [],
+            namespace=None if all_namespaces else namespace,
+            selector=chosen,
+        ),
+        seed=seed,
+        effort=effort,
+        release=release,
+        assume_gangs=assume_gangs,
+        **options,
+    )
+    from ray_jobs.whatif import answer_scenarios
+
+    is_file = output is not None and output.suffix in (".json", ".yaml", ".yml", ".txt")
+    with streams.progress() as progress:
+        found = answer_scenarios(
+            cluster,
+            asked,
+            request,
+            workers=workers,
+            results=None if output is None or is_file else str(output),
+            progress=progress,
+        )
+    for answer in found.answers:
+        if answer.error:
+            streams.error(answer.error)
+        elif answer.plan is not None and answer.plan.verification is not None:
+            tell_violations(answer.plan.verification, streams)
+    print_answer(
+        form,
+        output if is_file else None,
+        document=lambda: to_document(found, cluster, request, ranking),
+        table=lambda wide: show_whatif(found, ranking, wide=wide),
+        names=lambda: [answer.name for answer in found.answers],
+    )
+    if not found.is_valid:
+        return FAILED
+    reached = [a.plan is not None and not _lacks(a.plan) for a in found.answers]
+    return NOT_REACHED if exit_status and not all(reached) else ANSWERED
+
+
+def _lacks(plan: Any) -> bool:
+    return any(entry.outcome != "placed" for entry in plan.groups)
 
 
 @app.command()
