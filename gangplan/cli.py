@@ -276,13 +276,14 @@ def whatif(
     selector: Selector = None,
     form: Format = None,
     output: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "-O",
             "--output",
             metavar="PATH",
             help="Write the answer to a file ending in .json, .yaml or .txt; or keep the answers "
-            "as Parquet in a folder, which a later run goes on with.",
+            "as Parquet in a folder (a path, or a URI such as s3://...), which a later run of the "
+            "same command goes on with.",
             show_default=False,
         ),
     ] = None,
@@ -343,14 +344,16 @@ def whatif(
     )
     from ray_jobs.whatif import answer_scenarios
 
-    is_file = output is not None and output.suffix in (".json", ".yaml", ".yml", ".txt")
+    file = None if output is None else Path(output)
+    if file is not None and file.suffix not in (".json", ".yaml", ".yml", ".txt"):
+        file = None
     with streams.progress() as progress:
         found = answer_scenarios(
             cluster,
             asked,
             request,
             workers=workers,
-            results=None if output is None or is_file else str(output),
+            results=output if file is None else None,
             progress=progress,
         )
     for answer in found.answers:
@@ -360,7 +363,7 @@ def whatif(
             tell_violations(answer.plan.verification, streams)
     print_answer(
         form,
-        output if is_file else None,
+        file,
         document=lambda: to_document(found, cluster, request, ranking),
         table=lambda wide: show_whatif(found, ranking, wide=wide),
         names=lambda: [answer.name for answer in found.answers],

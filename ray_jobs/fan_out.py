@@ -172,8 +172,8 @@ class _Session:
         except (ray.exceptions.RaySystemError, ConnectionError) as problem:
             reason = " ".join(str(problem).split())[:200]
             raise RequestError(
-                f"--workers {self.workers}: lost the Ray cluster ({reason}); what is written stays, "
-                "run the same command again to go on"
+                f"--workers {self.workers}: lost the Ray cluster ({reason}); answers that are "
+                "written stay, run the same command again to go on"
             ) from None
         finally:
             for worker in [*idle, *(w for w, _ in running.values())]:

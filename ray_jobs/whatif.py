@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +18,7 @@ from optimizer.fragmentation import find_largest_gangs
 from ray_jobs.fan_out import map_ordered
 from ray_jobs.pipeline import make_plan
 from topology.errors import RequestError
-from topology.model import NO_GROUP
+from topology.model import NO_GROUP, is_gpu
 from topology.plan_json import plan_from_dict
 from topology.settle import settle_plan
 
@@ -230,13 +231,33 @@ def _sum_up(snapshot: Snapshot, changed: Changed, plan: Plan) -> dict[str, int]:
         for ref in hit
         if ref in outcome and outcome[ref].outcome == "placed" and not outcome[ref].pending_pods
     }
-    gangs = find_largest_gangs(settle_plan(changed.snapshot, plan))
-    largest = max((gang["pods"] for gang in gangs if gang["gpusPerPod"] == 8), default=0)
     counts = {
         **{name: 0 for name in ROW},
         **{name: value for name, value in plan.criteria.items() if name in ROW},
         "groupsLost": len(hit - back),
         "groupsRecovered": len(back),
-        "largestGang": largest,
+        "largestGang": _find_largest_gang(settle_plan(changed.snapshot, plan)),
     }
     return {name: int(counts[name]) for name in ROW}
+
+
+def _find_largest_gang(snapshot: Snapshot) -> int:
+    """Return the most pods of a whole node each that still fit together.
+
+    A whole node is as many GPUs as most nodes have; together is in one domain of the key that most
+    groups require, or anywhere where none do.
+    """
+    gangs = find_largest_gangs(snapshot)
+    sizes = Counter(
+        sum(amount for name, amount in node.allocatable.items() if is_gpu(name))
+        for node in snapshot.nodes
+    )
+    usual = max(sizes, key=lambda size: (size > 0, sizes[size], size), default=0)
+    size = max((gang["gpusPerPod"] for gang in gangs if gang["gpusPerPod"] <= usual), default=1)
+    keys = Counter(t.key for group in snapshot.groups for t in group.topology if t.required)
+    key = min(keys, key=lambda name: (-keys[name], name), default=None)
+    wanted = [gang["pods"] for gang in gangs if gang["gpusPerPod"] == size]
+    return next(
+        (g["pods"] for g in gangs if g["key"] == key and g["gpusPerPod"] == size),
+        max(wanted, default=0),
+    )

@@ -140,9 +140,14 @@ def join_pods(
 
 def _merge(old: Sequence[Any], new: Sequence[Any]) -> tuple[list[Any], NDArray[np.int64]]:
     """Return the old entries with the new ones behind, and where each new one is."""
-    index = {entry: i for i, entry in enumerate(old)}
-    at = [index.setdefault(entry, len(index)) for entry in new]
-    return list(index), np.array(at or [0], np.int64)
+    entries = list(old)
+    index = {entry: i for i, entry in enumerate(entries)}
+    at = []
+    for entry in new:
+        if index.setdefault(entry, len(entries)) == len(entries):
+            entries.append(entry)
+        at.append(index[entry])
+    return entries, np.array(at or [0], np.int64)
 
 
 def keep_groups(snapshot: Snapshot, kept: Sequence[int]) -> Snapshot:

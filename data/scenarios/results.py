@@ -5,6 +5,7 @@ A file has its final name only once it is whole. Any folder that `pyarrow.fs` re
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -156,10 +157,8 @@ class ResultFolder:
             raise
 
     def _forget(self, path: str) -> None:
-        try:
+        with contextlib.suppress(OSError):  # it was never made
             self.files.delete_file(path)
-        except OSError:
-            pass  # it was never made
 
     def _name(self, chunk: int) -> str:
         return f"part-{chunk:05}.parquet"

@@ -5,10 +5,12 @@ Every field is explained in docs/whatif.md; `scenario_schema` is the same for ed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = [
     "AddGroups",
