@@ -10,6 +10,7 @@ import typer
 
 from gangplan.answers import (
     describe_size,
+    find_form,
     open_streams,
     print_answer,
     read_input,
@@ -295,6 +296,10 @@ def whatif(
             show_default=False,
         ),
     ] = None,
+    plans: Annotated[
+        bool,
+        typer.Option("--plans", help="Keep the whole plans in a folder of answers; JSON has them."),
+    ] = False,
     objective: Objective = None,
     preempt: Preempt = False,
     pdb: Pdb = None,
@@ -354,13 +359,14 @@ def whatif(
             request,
             workers=workers,
             results=output if file is None else None,
+            plans=plans or find_form(form, file) in ("json", "yaml"),
             progress=progress,
         )
     for answer in found.answers:
         if answer.error:
             streams.error(answer.error)
-        elif answer.plan is not None and answer.plan.verification is not None:
-            tell_violations(answer.plan.verification, streams)
+        elif not answer.is_valid:
+            streams.error(f"scenario {answer.name}: its plan failed verification")
     print_answer(
         form,
         file,
@@ -370,12 +376,8 @@ def whatif(
     )
     if not found.is_valid:
         return FAILED
-    reached = [a.plan is not None and not _lacks(a.plan) for a in found.answers]
-    return NOT_REACHED if exit_status and not all(reached) else ANSWERED
-
-
-def _lacks(plan: Any) -> bool:
-    return any(entry.outcome != "placed" for entry in plan.groups)
+    missed = any(a.error or a.row["groupsNotPlaced"] for a in found.answers)
+    return NOT_REACHED if exit_status and missed else ANSWERED
 
 
 @app.command()

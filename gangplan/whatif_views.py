@@ -95,11 +95,10 @@ def _state(answer: Answer) -> str:
         return f"not answered: {answer.error}"
     if not answer.is_valid:
         return "refused by the verifier"
-    assert answer.plan is not None
-    missing = [entry.group for entry in answer.plan.groups if entry.outcome != "placed"]
-    if not answer.plan.groups:
+    if not answer.row["groupsPlaced"] + answer.row["groupsNotPlaced"]:
         return "nothing to place"
-    return "all placed" if not missing else f"{len(missing)} not placed"
+    missing = answer.row["groupsNotPlaced"]
+    return f"{missing} not placed" if missing else "all placed"
 
 
 def to_document(
@@ -129,6 +128,6 @@ def _entry(answer: Answer, base: Answer) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": answer.name}
     if answer.error:
         return {**entry, "error": answer.error, "plan": None}
-    assert answer.plan is not None
     change = {name: answer.row[name] - base.row.get(name, 0) for name in ROW}
-    return {**entry, "row": answer.row, "change": change, "plan": answer.plan.to_dict()}
+    plan = None if answer.plan is None else answer.plan.to_dict()
+    return {**entry, "row": answer.row, "change": change, "plan": plan}

@@ -18,7 +18,7 @@ from topology.plan import Bound, Cause, ChosenDomain, Eviction, GroupPlan, Place
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from optimizer.problem import Problem, Unit
+    from optimizer.problem import Problem, Unit, UnitKey
     from optimizer.search.place import PlaceResult
     from optimizer.search.preempt import PreemptResult
     from topology.model import Snapshot
@@ -49,20 +49,26 @@ def describe_groups(
     problem: Problem,
     placed: Mapping[int, int],
     progress: Callable[[str], None],
+    *,
+    causes: bool = True,
 ) -> tuple[GroupPlan, ...]:
-    """Write the entry of every group of the request, sorted by reference."""
+    """Write the entry of every group of the request, sorted by reference.
+
+    Without `causes` nothing says why a group is not placed, which takes longest.
+    """
     unplaced = [
         unit
         for unit in problem.units
         if not (_is_idle(unit) or any(p in placed for t in unit.tasks for p in t.pods))
     ]
-    if unplaced:
+    why: dict[UnitKey, Cause] = {}
+    if unplaced and causes:
         progress(f"explaining {len(unplaced)} groups that are not placed")
-    explainer = Explainer(snapshot, request, problem, placed, [u.ref for u in unplaced])
-    causes = {unit.key: explainer.explain(unit) for unit in unplaced}
+        explainer = Explainer(snapshot, request, problem, placed, [u.ref for u in unplaced])
+        why = {unit.key: explainer.explain(unit) for unit in unplaced}
     entries: list[GroupPlan] = []
     for unit in problem.units:
-        entries += _describe_unit(snapshot, problem, unit, placed, causes.get(unit.key))
+        entries += _describe_unit(snapshot, problem, unit, placed, why.get(unit.key))
     return tuple(sorted(entries, key=lambda e: e.group))
 
 

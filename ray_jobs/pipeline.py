@@ -28,14 +28,23 @@ from topology.model import PodFlag
 from topology.plan import Bound, Eviction, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from optimizer.drain import Drained
     from optimizer.problem import Problem
     from optimizer.search.place import PlaceResult
     from topology.model import Snapshot
     from topology.plan import Request
 
-__all__ = ["make_plan"]
+__all__ = [
+    "Found",
+    "check_groups",
+    "count_drained",
+    "finish_plan",
+    "join_groups",
+    "make_plan",
+    "prove_nothing",
+]
 
 
 def make_plan(
@@ -54,18 +63,39 @@ def make_plan(
     Raises:
       RequestError: The request names a group that does not exist or a criterion that is unknown.
     """
+    say = progress or (lambda _: None)
+    check_groups(snapshot, request)
+    found = _search_drained(snapshot, request, say) if request.drain else None
+    return finish_plan(snapshot, request, found or _search(snapshot, request, say), say)
+
+
+def finish_plan(
+    snapshot: Snapshot,
+    request: Request,
+    found: Found,
+    say: Callable[[str], None],
+    *,
+    for_sums: bool = False,
+) -> Plan:
+    """Turn what a search found into a verified plan.
+
+    Args:
+      snapshot: The one that was asked.
+      request: What was asked.
+      found: Placements, victims and their problem.
+      say: Called with a line now and then.
+      for_sums: Leave out what takes long and is only read: causes and the digest.
+    """
     from data.digest import digest_snapshot
 
-    say = progress or (lambda _: None)
-    _check_groups(snapshot, request)
-    found = _search_drained(snapshot, request, say) if request.drain else None
-    found = found or _search(snapshot, request, say)
-    groups = describe_groups(found.after, request, found.problem, found.placed, say)
+    groups = describe_groups(
+        found.after, request, found.problem, found.placed, say, causes=not for_sums
+    )
     counted = [g for g in snapshot.groups if g.kind == "group"]
     plan = Plan(
         request=request,
         snapshot={
-            "digest": digest_snapshot(snapshot),
+            "digest": "" if for_sums else digest_snapshot(snapshot),
             "release": request.release,
             "nodes": len(snapshot.nodes),
             "pods": len(snapshot.pods),
@@ -88,7 +118,7 @@ def make_plan(
     return plan.with_verification(verify_plan(snapshot, plan))
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """What a search says, in indices."""
 
     after: Snapshot
@@ -107,41 +137,38 @@ def _search(
     request: Request,
     say: Callable[[str], None],
     placed: Mapping[int, int] | None = None,
-) -> _Found:
+) -> Found:
     """Search for the request; pods of `placed` have their nodes already and are part of it."""
     problem = build_problem(snapshot, request)
     if placed:
         left = build_problem(snapshot, request, placed=placed)
         more = search_placement(left, request, say)
-        return _Found(
-            snapshot, problem, {**placed, **assign_pods(left, more)}, _prove_nothing(more)
-        )
+        return Found(snapshot, problem, {**placed, **assign_pods(left, more)}, prove_nothing(more))
     if not request.preempt:
         placing = search_placement(problem, request, say)
-        return _Found(snapshot, problem, assign_pods(problem, placing), describe_bound(placing))
+        return Found(snapshot, problem, assign_pods(problem, placing), describe_bound(placing))
     result = search_preemption(snapshot, request, problem, say)
     if result.evictions:
         problem = build_problem(result.after, request)
     evictions = describe_evictions(snapshot, result)
-    return _Found(
+    return Found(
         result.after, problem, result.placed, result.bound, evictions, result.cost.to_criteria()
     )
 
 
-def _prove_nothing(result: PlaceResult) -> Bound:
+def prove_nothing(result: PlaceResult) -> Bound:
     """Of a plan made in turns nothing is proven."""
     return Bound(describe_bound(result).criterion, None, None, "none")
 
 
-def _search_drained(snapshot: Snapshot, request: Request, say: Callable[[str], None]) -> _Found:
+def _search_drained(snapshot: Snapshot, request: Request, say: Callable[[str], None]) -> Found:
     """Place what a drain takes away along with what is asked for, and before it.
 
     All are placed together; where that leaves some of the drained work without a node, it is placed
     alone first.
     """
     drained = drain_nodes(snapshot, request)
-    if request.groups is not None:
-        request = replace(request, groups=tuple(sorted({*request.groups, *drained.groups})))
+    request = join_groups(request, drained.groups)
     found = _search(drained.after, request, say)
     waiting = np.flatnonzero(drained.after.pods.is_pending)
     back = {p for p in waiting.tolist() if snapshot.pods.node[p] >= 0}
@@ -151,19 +178,40 @@ def _search_drained(snapshot: Snapshot, request: Request, say: Callable[[str], N
         first = assign_pods(problem, search_placement(problem, request, say))
         if back & first.keys() > back & found.placed.keys():
             found = _search(drained.after, request, say, first)
-    gone = [snapshot.pods.refs.index(e.pod) for e in (*drained.evictions, *found.evictions)]
-    excess = sum(
-        max(0, count - max(snapshot.budgets[b].allowed, 0))
-        for b, count in count_budgets(snapshot, gone)
-    )
     return found._replace(
         evictions=(*drained.evictions, *found.evictions),
-        cost={**found.cost, "pdbViolations": excess},
+        cost={**found.cost, **count_drained(snapshot, drained, found.evictions)},
         warnings=drained.warnings,
     )
 
 
-def _check_groups(snapshot: Snapshot, request: Request) -> None:
+def join_groups(request: Request, more: Sequence[str]) -> Request:
+    """Return the request with more groups to place, where it names any."""
+    if request.groups is None:
+        return request
+    return replace(request, groups=tuple(sorted({*request.groups, *more})))
+
+
+def count_drained(
+    snapshot: Snapshot, drained: Drained, others: Sequence[Eviction] = ()
+) -> dict[str, int]:
+    """Count what a drain and other evictions together take from disruption budgets."""
+    evictions = (*drained.evictions, *others)
+    index = {ref: p for p, ref in enumerate(snapshot.pods.refs)} if evictions else {}
+    counts = count_budgets(snapshot, [index[e.pod] for e in evictions]) if evictions else ()
+    return {
+        "pdbViolations": sum(
+            max(0, count - max(snapshot.budgets[b].allowed, 0)) for b, count in counts
+        )
+    }
+
+
+def check_groups(snapshot: Snapshot, request: Request) -> None:
+    """Refuse a request for a group that is not there.
+
+    Raises:
+      RequestError: Its reference.
+    """
     if request.groups is None:
         return
     known = {g.ref for g in snapshot.groups}

@@ -10,31 +10,45 @@ import hashlib
 import json
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from data.scenarios.apply import apply_scenario
+import numpy as np
+
+from data.scenarios.apply import Changed, apply_scenario
 from data.scenarios.wire import Scenario
+from optimizer.answer import assign_pods
+from optimizer.drain import drain_nodes
 from optimizer.fragmentation import find_largest_gangs
+from optimizer.problem import build_problem
+from optimizer.search.mend import MENDED_FROM, Variant, mend_placements
 from ray_jobs.fan_out import map_ordered
-from ray_jobs.pipeline import make_plan
+from ray_jobs.pipeline import (
+    Found,
+    check_groups,
+    count_drained,
+    finish_plan,
+    join_groups,
+    make_plan,
+    prove_nothing,
+)
 from topology.errors import RequestError
 from topology.model import NO_GROUP, is_gpu
 from topology.plan_json import plan_from_dict
 from topology.settle import settle_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from data.scenarios.apply import Changed
     from topology.model import Snapshot
     from topology.plan import Plan, Request
 
-__all__ = ["BASE", "ROW", "Answer", "WhatIf", "answer_scenario", "answer_scenarios"]
+__all__ = ["BASE", "ROW", "Answer", "WhatIf", "answer_scenarios"]
 
 BASE: Final = "base"
 """Name of what every row is compared with: the snapshot as it is."""
 ROW: Final = (
     "groupsPlaced",
+    "groupsNotPlaced",
     "podsPlaced",
     "gpusPlaced",
     "groupsLost",
@@ -61,13 +75,11 @@ class Answer:
     name: str
     command: str = ""
     row: dict[str, int] = field(default_factory=dict)
+    is_valid: bool = True
+    """False when the verifier refuses the plan."""
     plan: Plan | None = None
+    """None where only rows are asked for."""
     error: str = ""
-
-    @property
-    def is_valid(self) -> bool:
-        """False when the verifier refuses the plan."""
-        return self.plan is None or bool(self.plan.verification and self.plan.verification.is_valid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +102,7 @@ def answer_scenarios(
     *,
     workers: str | int | None = None,
     results: str | None = None,
+    plans: bool = True,
     progress: Callable[[str], None] | None = None,
 ) -> WhatIf:
     """Answer the snapshot as it is, and every scenario in the order given.
@@ -101,6 +114,7 @@ def answer_scenarios(
       workers: None: in this process; else as for `ray_jobs.fan_out.map_ordered`.
       results: A folder or URI for one Parquet file a chunk; chunks that are there already are not
         answered again.
+      plans: Keep the plans with the answers.
       progress: Called with a line now and then.
 
     Returns:
@@ -111,15 +125,22 @@ def answer_scenarios(
         workers cannot be had.
     """
     say = progress or (lambda _: None)
-    base = answer_scenario(snapshot, Scenario(BASE), request)
-    if base.error:
-        raise RequestError(base.error)
+    say("planning the fleet as it is")
+    plan = make_plan(snapshot, request, say)
+    base = Answer(
+        BASE,
+        request.command,
+        _sum_up(Changed(snapshot), plan),
+        plan.verification is not None and plan.verification.is_valid,
+        plan,
+    )
+    shared = _Shared(snapshot, request, _find_seats(snapshot, plan, request), plans)
     chunks = _cut(scenarios)
     kept = None
     if results is not None:
         from data.scenarios.results import ResultFolder
 
-        question = _digest_question(snapshot, scenarios, request)
+        question = _digest_question(snapshot, scenarios, request, plans)
         kept = ResultFolder(results, question, len(chunks), ROW)
     found: dict[int, list[Answer]] = {}
     if kept is not None:
@@ -131,7 +152,7 @@ def answer_scenarios(
     tasks = [chunks[c] for c in left]
     for c, answers in zip(
         left,
-        map_ordered(_answer_chunk, (snapshot, request), tasks, workers=workers, progress=say),
+        map_ordered(_answer_chunk, shared, tasks, workers=workers, progress=say),
         strict=True,
     ):
         found[c] = answers
@@ -142,11 +163,23 @@ def answer_scenarios(
     return WhatIf(base, tuple(answer for c in range(len(chunks)) for answer in found[c]))
 
 
-def _digest_question(snapshot: Snapshot, scenarios: Sequence[Scenario], request: Request) -> str:
+def _find_seats(snapshot: Snapshot, plan: Plan, request: Request) -> dict[str, str]:
+    """Return pod -> node of the base plan where scenarios are mended from it, else nothing."""
+    waiting = int(snapshot.pods.is_pending.sum())
+    if request.effort == "thorough" or waiting * len(snapshot.nodes) < MENDED_FROM:
+        return {}
+    return {pod.pod: pod.node for group in plan.groups for pod in group.pods}
+
+
+def _digest_question(
+    snapshot: Snapshot, scenarios: Sequence[Scenario], request: Request, plans: bool
+) -> str:
     from data.digest import digest_snapshot
     from data.scenarios.wire import encode_scenarios
 
-    asked = json.dumps({**request.to_dict(), "release": request.release}, sort_keys=True)
+    asked = json.dumps(
+        {"plans": plans, **request.to_dict(), "release": request.release}, sort_keys=True
+    )
     parts = (digest_snapshot(snapshot).encode(), encode_scenarios(scenarios), asked.encode())
     return hashlib.sha256(b"\n".join(parts)).hexdigest()
 
@@ -157,6 +190,7 @@ def _to_row(answer: Answer) -> dict[str, Any]:
         "name": answer.name,
         "command": answer.command,
         "error": answer.error,
+        "isValid": answer.is_valid,
         **answer.row,
         "plan": plan,
     }
@@ -165,7 +199,7 @@ def _to_row(answer: Answer) -> dict[str, Any]:
 def _from_row(row: dict[str, Any]) -> Answer:
     plan = None if row["plan"] is None else plan_from_dict(json.loads(row["plan"]))
     counts = {name: row[name] for name in ROW if row[name] is not None}
-    return Answer(row["name"], row["command"], counts, plan, row["error"])
+    return Answer(row["name"], row["command"], counts, row["isValid"], plan, row["error"])
 
 
 def _cut(scenarios: Sequence[Scenario]) -> list[list[Scenario]]:
@@ -174,23 +208,106 @@ def _cut(scenarios: Sequence[Scenario]) -> list[list[Scenario]]:
     return [list(scenarios[at : at + size]) for at in range(0, len(scenarios), size)]
 
 
-def _answer_chunk(shared: tuple[Snapshot, Request], chunk: Sequence[Scenario]) -> list[Answer]:
-    snapshot, request = shared
-    return [answer_scenario(snapshot, scenario, request) for scenario in chunk]
+class _Shared(NamedTuple):
+    """What every chunk reads."""
+
+    snapshot: Snapshot
+    request: Request
+    base: Mapping[str, str]
+    """Pod -> node of the plan for the snapshot as it is; empty where none is mended from."""
+    plans: bool
+    """Keep the plans, with causes; else the rows alone."""
 
 
-def answer_scenario(snapshot: Snapshot, scenario: Scenario, request: Request) -> Answer:
-    """Answer one scenario; what is wrong with it is in its `error`.
+class _Asked(NamedTuple):
+    """A scenario that has happened, and what is asked of it."""
 
-    Raises nothing for a scenario that cannot be carried out.
-    """
+    changed: Changed
+    request: Request
+
+
+def _answer_chunk(shared: _Shared, chunk: Sequence[Scenario]) -> list[Answer]:
+    """Answer scenarios: those to be mended in one batch, the others one by one."""
+    asked = [_happen(shared, scenario) for scenario in chunk]
+    mended = _mend(shared, [a for a in asked if isinstance(a, _Asked) and _is_mended(shared, a)])
+    answers = []
+    for scenario, entry in zip(chunk, asked, strict=True):
+        if isinstance(entry, str):
+            answers.append(Answer(scenario.name, error=entry))
+            continue
+        try:
+            plan = next(mended) if _is_mended(shared, entry) else _make_plan(entry)
+        except RequestError as problem:
+            answers.append(Answer(scenario.name, error=f"scenario {scenario.name}: {problem}"))
+            continue
+        row = _sum_up(entry.changed, plan)
+        kept = plan if shared.plans else None
+        verdict = plan.verification
+        is_valid = verdict is not None and verdict.is_valid
+        answers.append(Answer(scenario.name, entry.request.command, row, is_valid, kept))
+    return answers
+
+
+def _happen(shared: _Shared, scenario: Scenario) -> _Asked | str:
+    """Return the scenario carried out, or what is wrong with it."""
     try:
-        changed = apply_scenario(snapshot, scenario)
-        asked = _ask(changed, scenario, request)
-        plan = make_plan(changed.snapshot, asked)
+        changed = apply_scenario(shared.snapshot, scenario)
+        request = _ask(changed, scenario, shared.request)
+        check_groups(changed.snapshot, request)
     except RequestError as problem:
-        return Answer(scenario.name, error=str(problem))
-    return Answer(scenario.name, asked.command, _sum_up(snapshot, changed, plan), plan)
+        text = str(problem)
+        return text if text.startswith("scenario ") else f"scenario {scenario.name}: {text}"
+    return _Asked(changed, request)
+
+
+def _make_plan(asked: _Asked) -> Plan:
+    return make_plan(asked.changed.snapshot, asked.request)
+
+
+def _is_mended(shared: _Shared, asked: _Asked) -> bool:
+    """Tell whether a scenario is answered from the base plan.
+
+    It has to be about placing alone, by the objective of the base plan.
+    """
+    return bool(
+        shared.base
+        and asked.request.command == "place"
+        and not asked.request.preempt
+        and asked.request.objective == shared.request.objective
+    )
+
+
+def _mend(shared: _Shared, asked: Sequence[_Asked]) -> Iterator[Plan]:
+    """Yield the plan of each scenario, made from the base plan, all of them in one batch."""
+    variants = []
+    founds = []
+    for entry in asked:
+        drained = drain_nodes(entry.changed.snapshot, entry.request)
+        request = join_groups(entry.request, drained.groups)
+        problem = build_problem(drained.after, request)
+        back = set(entry.changed.lost) | {e.pod for e in drained.evictions}
+        pods = drained.after.pods
+        first = frozenset(
+            p for p in np.flatnonzero(pods.is_pending).tolist() if pods.refs[p] in back
+        )
+        variants.append(Variant(problem, first))
+        founds.append((drained, request))
+    results = mend_placements(variants, shared.base, shared.request) if variants else []
+    for entry, variant, result, (drained, request) in zip(
+        asked, variants, results, founds, strict=True
+    ):
+        found = Found(
+            drained.after,
+            variant.problem,
+            assign_pods(variant.problem, result),
+            prove_nothing(result),
+            drained.evictions,
+            count_drained(entry.changed.snapshot, drained),
+            drained.warnings,
+        )
+        yield finish_plan(
+            entry.changed.snapshot, request, found, lambda _: None, for_sums=not shared.plans
+        )
 
 
 def _ask(changed: Changed, scenario: Scenario, request: Request) -> Request:
@@ -222,7 +339,7 @@ def _find_owners(snapshot: Snapshot, refs: Sequence[str]) -> set[str]:
     return found
 
 
-def _sum_up(snapshot: Snapshot, changed: Changed, plan: Plan) -> dict[str, int]:
+def _sum_up(changed: Changed, plan: Plan) -> dict[str, int]:
     drained = [e.pod for e in plan.evictions if e.reason == "drain"]
     hit = _find_owners(changed.snapshot, [*changed.lost, *drained])
     outcome = {entry.group: entry for entry in plan.groups}
@@ -234,6 +351,7 @@ def _sum_up(snapshot: Snapshot, changed: Changed, plan: Plan) -> dict[str, int]:
     counts = {
         **{name: 0 for name in ROW},
         **{name: value for name, value in plan.criteria.items() if name in ROW},
+        "groupsNotPlaced": sum(entry.outcome != "placed" for entry in plan.groups),
         "groupsLost": len(hit - back),
         "groupsRecovered": len(back),
         "largestGang": _find_largest_gang(settle_plan(changed.snapshot, plan)),

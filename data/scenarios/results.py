@@ -122,7 +122,8 @@ class ResultFolder:
         return found
 
     def write(self, chunk: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write the rows of a chunk: `name`, `command`, `error`, `plan` (JSON or None), columns.
+        """Write the rows of a chunk: `name`, `command`, `error`, `isValid`, `plan` (JSON or
+        None), and the columns.
 
         Raises:
           RequestError: It cannot be written; nothing half-written is left under its name.
@@ -134,6 +135,7 @@ class ResultFolder:
         schema = pa.schema(
             [
                 *(pa.field(name, pa.string()) for name in texts[:3]),
+                pa.field("isValid", pa.bool_()),
                 *(pa.field(name, pa.int64()) for name in self.columns),
                 pa.field("plan", pa.string()),
             ],
