@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from topology.model import Snapshot
     from topology.plan import Request
 
-__all__ = ["Drained", "drain_nodes"]
+__all__ = ["Drained", "drain_nodes", "owner_ref"]
 
 
 class Drained(NamedTuple):
@@ -60,23 +60,29 @@ def drain_nodes(snapshot: Snapshot, request: Request) -> Drained:
     if request.drain_unit == "group":
         rows = complete_units(snapshot, rows)
         rows = rows[~stays[rows] & (pods.node[rows] >= 0)]
-    owners = {p: _find_owner(snapshot, p) for p in rows.tolist()}
+    owners = {p: owner_ref(snapshot, p) for p in rows.tolist()}
     return Drained(
         release_pods(snapshot, rows),
         tuple(
-            Eviction(pods.refs[p], snapshot.nodes[pods.node[p]].name, owner, "drain")
+            Eviction(
+                pods.refs[p],
+                snapshot.nodes[pods.node[p]].name,
+                None if pods.group[p] == NO_GROUP else owner,
+                "drain",
+            )
             for p, owner in owners.items()
         ),
-        tuple(sorted({owner or pods.refs[p] for p, owner in owners.items()})),
+        tuple(sorted(set(owners.values()))),
         _warn_about_budgets(snapshot, rows),
     )
 
 
-def _find_owner(snapshot: Snapshot, pod: int) -> str | None:
+def owner_ref(snapshot: Snapshot, pod: int) -> str:
+    """Return the reference a pod is planned under: its group that is no subgroup, or its own."""
     g = int(snapshot.pods.group[pod])
     while g != NO_GROUP and snapshot.groups[g].kind == "subgroup":
         g = snapshot.groups[g].parent
-    return None if g == NO_GROUP else snapshot.groups[g].ref
+    return snapshot.pods.refs[pod] if g == NO_GROUP else snapshot.groups[g].ref
 
 
 def _warn_about_budgets(snapshot: Snapshot, rows: NDArray[np.int64]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from optimizer.answer import (
     find_conditions,
     find_idle,
 )
-from optimizer.drain import drain_nodes
+from optimizer.drain import drain_nodes, owner_ref
 from optimizer.problem import build_problem
 from optimizer.search.place import search_placement
 from optimizer.search.preempt import search_preemption
@@ -28,7 +28,7 @@ from topology.model import PodFlag
 from topology.plan import Bound, Eviction, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from optimizer.drain import Drained
     from optimizer.problem import Problem
@@ -48,7 +48,11 @@ __all__ = [
 
 
 def make_plan(
-    snapshot: Snapshot, request: Request, progress: Callable[[str], None] | None = None
+    snapshot: Snapshot,
+    request: Request,
+    progress: Callable[[str], None] | None = None,
+    *,
+    ran: Collection[str] = (),
 ) -> Plan:
     """Answer `place`, `preempt` or `explain` for a snapshot.
 
@@ -56,6 +60,7 @@ def make_plan(
       snapshot: Read whole; never changed.
       request: What to plan, by which objective, how hard.
       progress: Called with a line now and then.
+      ran: Pods that wait because something was taken from under them; they go first.
 
     Returns:
       A plan with the verdict of the independent verifier in `verification`.
@@ -65,8 +70,11 @@ def make_plan(
     """
     say = progress or (lambda _: None)
     check_groups(snapshot, request)
-    found = _search_drained(snapshot, request, say) if request.drain else None
-    return finish_plan(snapshot, request, found or _search(snapshot, request, say), say)
+    if request.drain or ran:
+        found = _search_again(snapshot, request, ran, say)
+    else:
+        found = _search(snapshot, request, say)
+    return finish_plan(snapshot, request, found, say)
 
 
 def finish_plan(
@@ -161,20 +169,24 @@ def prove_nothing(result: PlaceResult) -> Bound:
     return Bound(describe_bound(result).criterion, None, None, "none")
 
 
-def _search_drained(snapshot: Snapshot, request: Request, say: Callable[[str], None]) -> Found:
-    """Place what a drain takes away along with what is asked for, and before it.
+def _search_again(
+    snapshot: Snapshot, request: Request, ran: Collection[str], say: Callable[[str], None]
+) -> Found:
+    """Place what a drain takes away, and what ran before, along with what is asked for.
 
-    All are placed together; where that leaves some of the drained work without a node, it is placed
-    alone first.
+    All are placed together; where that leaves some of what ran without a node, it is placed alone
+    first.
     """
     drained = drain_nodes(snapshot, request)
     request = join_groups(request, drained.groups)
     found = _search(drained.after, request, say)
-    waiting = np.flatnonzero(drained.after.pods.is_pending)
-    back = {p for p in waiting.tolist() if snapshot.pods.node[p] >= 0}
+    pods = drained.after.pods
+    names = {*ran, *(eviction.pod for eviction in drained.evictions)}
+    back = {p for p in np.flatnonzero(pods.is_pending).tolist() if pods.refs[p] in names}
     if not back <= found.placed.keys():
-        say("placing what the drain takes away first")
-        problem = build_problem(drained.after, request, only=drained.groups)
+        say("placing what ran before first")
+        alone = sorted({owner_ref(drained.after, p) for p in back})
+        problem = build_problem(drained.after, request, only=alone)
         first = assign_pods(problem, search_placement(problem, request, say))
         if back & first.keys() > back & found.placed.keys():
             found = _search(drained.after, request, say, first)

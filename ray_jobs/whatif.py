@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from data.scenarios.apply import Changed, apply_scenario
-from data.scenarios.wire import Scenario
 from optimizer.answer import assign_pods
-from optimizer.drain import drain_nodes
+from optimizer.drain import drain_nodes, owner_ref
 from optimizer.fragmentation import find_largest_gangs
 from optimizer.problem import build_problem
 from optimizer.search.mend import MENDED_FROM, Variant, mend_placements
@@ -32,13 +31,14 @@ from ray_jobs.pipeline import (
     prove_nothing,
 )
 from topology.errors import RequestError
-from topology.model import NO_GROUP, is_gpu
+from topology.model import is_gpu
 from topology.plan_json import plan_from_dict
 from topology.settle import settle_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from data.scenarios.wire import Scenario
     from topology.model import Snapshot
     from topology.plan import Plan, Request
 
@@ -261,7 +261,7 @@ def _happen(shared: _Shared, scenario: Scenario) -> _Asked | str:
 
 
 def _make_plan(asked: _Asked) -> Plan:
-    return make_plan(asked.changed.snapshot, asked.request)
+    return make_plan(asked.changed.snapshot, asked.request, ran=asked.changed.lost)
 
 
 def _is_mended(shared: _Shared, asked: _Asked) -> bool:
@@ -325,18 +325,11 @@ def _ask(changed: Changed, scenario: Scenario, request: Request) -> Request:
 
 
 def _find_owners(snapshot: Snapshot, refs: Sequence[str]) -> set[str]:
-    """Return the groups, or the pods themselves, that some waiting pods belong to."""
+    """Return what some waiting pods are planned under."""
     if not refs:
         return set()
     index = {ref: p for p, ref in enumerate(snapshot.pods.refs)}
-    found = set()
-    for ref in refs:
-        if ref in index:
-            g = int(snapshot.pods.group[index[ref]])
-            while g != NO_GROUP and snapshot.groups[g].kind == "subgroup":
-                g = snapshot.groups[g].parent
-            found.add(ref if g == NO_GROUP else snapshot.groups[g].ref)
-    return found
+    return {owner_ref(snapshot, index[ref]) for ref in refs if ref in index}
 
 
 def _sum_up(changed: Changed, plan: Plan) -> dict[str, int]:

@@ -217,7 +217,8 @@ class _Edit:
         pods = self.now.pods
         there = np.flatnonzero(pods.is_running_member & np.isin(pods.node, list(chosen)))
         with_them = complete_units(self.now, there)
-        self.lost |= {pods.refs[p] for p in with_them.tolist()}
+        comes_back = (pods.flags & (PodFlag.DAEMON | PodFlag.STATIC)) == 0
+        self.lost |= {pods.refs[p] for p in with_them[comes_back[with_them]].tolist()}
         self.now = release_pods(self.now, np.setdiff1d(with_them, there))
         gone = set(chosen)
         self.now = replace_nodes(

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["ResultFolder"]
 
 SCHEMA_VERSION: Final = 1
-_MANIFEST: Final = "manifest.json"
+_MANIFEST: Final = "_manifest.json"
+"""The underscore keeps readers of Parquet folders from taking it for a table."""
 
 
 class _Manifest(msgspec.Struct, rename="camel"):

@@ -91,9 +91,7 @@ def mend_placements(
     Returns:
       One result a variant: feasible, with bounds None.
     """
-    opened = [_open(variant, base, request) for variant in variants]
-    for entry in opened:
-        _place(entry, entry.first)
+    opened = [_start(variant, base, request) for variant in variants]
     orders = _find_orders(opened, request)
     found = []
     for entry, order in zip(opened, orders, strict=True):
@@ -102,7 +100,18 @@ def mend_placements(
     return found
 
 
-def _open(variant: Variant, base: Mapping[str, str], request: Request) -> _Open:
+def _start(variant: Variant, base: Mapping[str, str], request: Request) -> _Open:
+    """Seat what the base plan placed, and what ran before; that first where both do not fit."""
+    entry = _open(variant, base, request)
+    _place(entry, entry.first)
+    if any(u not in entry.placements for u in entry.first):
+        entry = _open(variant, base, request, first_first=True)
+    return entry
+
+
+def _open(
+    variant: Variant, base: Mapping[str, str], request: Request, *, first_first: bool = False
+) -> _Open:
     problem = variant.problem
     pods = problem.snapshot.pods
     index = {node.name: n for n, node in enumerate(problem.snapshot.nodes)}
@@ -120,6 +129,17 @@ def _open(variant: Variant, base: Mapping[str, str], request: Request) -> _Open:
         for unit in (problem.units[u] for u in active)
     ]
     for u in active:
+        members = [p for task in problem.units[u].tasks for p in task.pods]
+        if any(p in variant.first for p in members):
+            first.append(u)
+    if first_first:
+        for u in first:
+            found = place_unit(state, problem.units[u])
+            if found is not None:
+                placements[u] = found
+    for u in active:
+        if u in placements or (first_first and u in first):
+            continue
         unit = problem.units[u]
         members = [p for task in unit.tasks for p in task.pods]
         names = [base.get(pods.refs[p], "") for p in members]
@@ -127,7 +147,8 @@ def _open(variant: Variant, base: Mapping[str, str], request: Request) -> _Open:
         if again is not None:
             placements[u] = again
             continue
-        (first if any(p in variant.first for p in members) else waiting).append(u)
+        if u not in first:
+            waiting.append(u)
     state.forget_journal()
     levels = build_levels(request.objective, most)
     return _Open(variant, state, placements, first, waiting, levels)
