@@ -7,6 +7,7 @@ its compiled kernels between items and has one share of the cores.
 from __future__ import annotations
 
 import os
+import socket
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from topology.errors import RequestError
@@ -112,6 +113,7 @@ class _Session:
             if not os.environ.get("RAY_ADDRESS"):
                 options |= {"address": "local"}
         else:
+            _check_address(self.workers)
             options = {"address": self.workers, "logging_level": "ERROR"}
         try:
             self.ray.init(log_to_driver=False, **options)
@@ -186,6 +188,27 @@ class _Session:
         return worker.options(num_cpus=1, runtime_env={"env_vars": env}, **share).remote(
             slot, num_workers
         )
+
+
+def _check_address(address: str) -> None:
+    """Refuse an address that nobody listens at; Ray itself would try for minutes.
+
+    Raises:
+      RequestError: It is no address, or nothing answers there.
+    """
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if not colon or not port.isdigit() or not host:
+        raise RequestError(
+            f"--workers {address}: write a number, auto, HOST:PORT or ray://HOST:PORT"
+        )
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except (OSError, OverflowError) as problem:
+        reason = getattr(problem, "strerror", None) or str(problem)
+        raise RequestError(
+            f"--workers {address}: Ray does not answer ({reason}); check the address, or give a "
+            "number of local workers"
+        ) from None
 
 
 _PASSED_ON: Final = (

@@ -123,8 +123,11 @@ class ResultFolder:
         return found
 
     def write(self, chunk: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write the rows of a chunk: `name`, `command`, `error`, `isValid`, `plan` (JSON or
-        None), and the columns.
+        """Write the rows of a chunk.
+
+        Args:
+          chunk: Its number.
+          rows: `name`, `command`, `error`, `isValid`, the columns, and `plan` (JSON or None).
 
         Raises:
           RequestError: It cannot be written; nothing half-written is left under its name.
