@@ -266,11 +266,23 @@ def whatif(
     context: typer.Context,
     snapshot: Snapshots,
     scenarios: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="FILE", help="What is other in each scenario, in YAML.", show_default=False
         ),
-    ],
+    ] = None,
+    min_add: Annotated[
+        str | None,
+        typer.Option(
+            metavar="like=NODE,...",
+            help="Find the least number of nodes (like=NODE) or whole domains (like=KEY=VALUE) "
+            "to add, with label=KEY=VALUE on top, until all asked groups are placed.",
+            show_default=False,
+        ),
+    ] = None,
+    until: Annotated[
+        Literal["placed"], typer.Option(help="What --min-add is to reach: every group placed.")
+    ] = "placed",
     group: Groups = None,
     namespace: Namespace = None,
     all_namespaces: AllNamespaces = False,
@@ -332,7 +344,7 @@ def whatif(
         options["objective"] = split_objective(objective)
     chosen = parse_selector(selector) if selector is not None else None
     cluster = read_input(snapshot, strict=strict, streams=streams, pod_labels=find_keys(chosen))
-    asked = read_scenarios(scenarios, cluster)
+    asked = [] if scenarios is None else read_scenarios(scenarios, cluster)
     request = Request(
         command="place",
         groups=choose_groups(
@@ -347,21 +359,32 @@ def whatif(
         assume_gangs=assume_gangs,
         **options,
     )
-    from ray_jobs.whatif import answer_scenarios
-
+    if (scenarios is None) == (min_add is None):
+        raise RequestError(
+            "whatif: give --scenarios FILE, or --min-add like=NODE to search for a number of nodes"
+        )
     file = None if output is None else Path(output)
     if file is not None and file.suffix not in (".json", ".yaml", ".yml", ".txt"):
         file = None
+    least = None
     with streams.progress() as progress:
-        found = answer_scenarios(
-            cluster,
-            asked,
-            request,
-            workers=workers,
-            results=output if file is None else None,
-            plans=plans or find_form(form, file) in ("json", "yaml"),
-            progress=progress,
-        )
+        if min_add is not None:
+            from ray_jobs.least import find_least, parse_addition
+
+            least = find_least(cluster, parse_addition(min_add), request, progress=progress)
+            found = least.tried
+        else:
+            from ray_jobs.whatif import answer_scenarios
+
+            found = answer_scenarios(
+                cluster,
+                asked,
+                request,
+                workers=workers,
+                results=output if file is None else None,
+                plans=plans or find_form(form, file) in ("json", "yaml"),
+                progress=progress,
+            )
     for answer in found.answers:
         if answer.error:
             streams.error(answer.error)
@@ -370,13 +393,15 @@ def whatif(
     print_answer(
         form,
         file,
-        document=lambda: to_document(found, cluster, request, ranking),
-        table=lambda wide: show_whatif(found, ranking, wide=wide),
+        document=lambda: to_document(found, cluster, request, ranking, least),
+        table=lambda wide: show_whatif(found, ranking, least, wide=wide),
         names=lambda: [answer.name for answer in found.answers],
     )
     if not found.is_valid:
         return FAILED
     missed = any(a.error or a.row["groupsNotPlaced"] for a in found.answers)
+    if least is not None:
+        missed = least.number is None
     return NOT_REACHED if exit_status and missed else ANSWERED
 
 

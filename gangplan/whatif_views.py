@@ -12,6 +12,7 @@ from topology.plan import API_VERSION
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ray_jobs.least import Least
     from ray_jobs.whatif import Answer, WhatIf
     from topology.model import Snapshot
     from topology.plan import Request
@@ -67,7 +68,9 @@ def rank_answers(answers: Sequence[Answer], rank: tuple[str, bool] | None) -> li
     )
 
 
-def show_whatif(found: WhatIf, rank: tuple[str, bool] | None, *, wide: bool) -> str:
+def show_whatif(
+    found: WhatIf, rank: tuple[str, bool] | None, least: Least | None = None, *, wide: bool
+) -> str:
     """Return one row a scenario, in brackets what is other than in the snapshot as it is."""
     columns = _COLUMNS + (_WIDE if wide else ())
     rows = [("*", *(found.base.row.get(name) for _, name in columns), _state(found.base))]
@@ -75,11 +78,25 @@ def show_whatif(found: WhatIf, rank: tuple[str, bool] | None, *, wide: bool) -> 
         cells = [_compare(answer, found.base, name) for _, name in columns]
         rows.append((answer.name, *cells, _state(answer)))
     headings = ["SCENARIO", *(heading for heading, _ in columns), "RESULT"]
+    table = format_table(headings, rows)
+    if least is not None:
+        return f"{table}\n\n{_say_least(least)}"
     failed = sum(not answer.row for answer in found.answers)
-    tail = f"\n\n{count(len(found.answers), 'scenario')}"
-    if failed:
-        tail += f", {failed} of them cannot be answered"
-    return format_table(headings, rows) + tail
+    tail = f", {failed} of them cannot be answered" if failed else ""
+    return f"{table}\n\n{count(len(found.answers), 'scenario')}{tail}"
+
+
+def _say_least(least: Least) -> str:
+    last = least.tried.answers[-1]
+    if least.number is None:
+        return (
+            f"not enough: with {last.name.removeprefix('add-')} more, "
+            f"{count(last.row['groupsNotPlaced'], 'group')} would still not be placed; "
+            "gangplan explain says why"
+        )
+    if least.number == 0:
+        return "none is needed: all asked groups are placed as it is"
+    return f"{least.number} more would be enough, {least.number - 1} not"
 
 
 def _compare(answer: Answer, base: Answer, name: str) -> str | None:
@@ -102,7 +119,11 @@ def _state(answer: Answer) -> str:
 
 
 def to_document(
-    found: WhatIf, snapshot: Snapshot, request: Request, rank: tuple[str, bool] | None
+    found: WhatIf,
+    snapshot: Snapshot,
+    request: Request,
+    rank: tuple[str, bool] | None,
+    least: Least | None = None,
 ) -> dict[str, Any]:
     """Return the WhatIf document of the contract."""
     base = found.base
@@ -114,6 +135,7 @@ def to_document(
         "snapshot": dict(base.plan.snapshot),
         "request": request.to_dict(),
         "base": base.row,
+        **({} if least is None else {"least": least.number}),
         "scenarios": [_entry(a, base) for a in found.answers],
         "ranking": [a.name for a in rank_answers(found.answers, rank)],
         "warnings": list(snapshot.warnings),

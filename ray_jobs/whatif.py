@@ -103,6 +103,7 @@ def answer_scenarios(
     workers: str | int | None = None,
     results: str | None = None,
     plans: bool = True,
+    base: Answer | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> WhatIf:
     """Answer the snapshot as it is, and every scenario in the order given.
@@ -115,6 +116,7 @@ def answer_scenarios(
       results: A folder or URI for one Parquet file a chunk; chunks that are there already are not
         answered again.
       plans: Keep the plans with the answers.
+      base: The answer for the snapshot as it is, where that is known already.
       progress: Called with a line now and then.
 
     Returns:
@@ -125,16 +127,9 @@ def answer_scenarios(
         workers cannot be had.
     """
     say = progress or (lambda _: None)
-    say("planning the fleet as it is")
-    plan = make_plan(snapshot, request, say)
-    base = Answer(
-        BASE,
-        request.command,
-        _sum_up(Changed(snapshot), plan),
-        plan.verification is not None and plan.verification.is_valid,
-        plan,
-    )
-    shared = _Shared(snapshot, request, _find_seats(snapshot, plan, request), plans)
+    base = base or _answer_base(snapshot, request, say)
+    assert base.plan is not None
+    shared = _Shared(snapshot, request, _find_seats(snapshot, base.plan, request), plans)
     chunks = _cut(scenarios)
     kept = None
     if results is not None:
@@ -161,6 +156,14 @@ def answer_scenarios(
             kept.write(c, [_to_row(answer) for answer in answers])
         say(f"{done} of {len(scenarios)} scenarios answered")
     return WhatIf(base, tuple(answer for c in range(len(chunks)) for answer in found[c]))
+
+
+def _answer_base(snapshot: Snapshot, request: Request, say: Callable[[str], None]) -> Answer:
+    say("planning the fleet as it is")
+    plan = make_plan(snapshot, request, say)
+    verdict = plan.verification
+    is_valid = verdict is not None and verdict.is_valid
+    return Answer(BASE, request.command, _sum_up(Changed(snapshot), plan), is_valid, plan)
 
 
 def _find_seats(snapshot: Snapshot, plan: Plan, request: Request) -> dict[str, str]:

@@ -23,6 +23,7 @@ __all__ = [
     "Run",
     "Scenario",
     "Taint",
+    "add_copies",
     "encode_scenarios",
     "scenario_schema",
 ]
@@ -170,6 +171,12 @@ class ScenariosFile(_Strict, frozen=True):
     """The file, where it is a map."""
 
     scenarios: list[Scenario]
+
+
+def add_copies(name: str, addition: AddNodes, number: int) -> Scenario:
+    """Return the scenario in which so many copies are added."""
+    field = "nodes" if addition.nodes is not None else "domains"
+    return Scenario(name, add=msgspec.structs.replace(addition, **{field: number}))
 
 
 def encode_scenarios(scenarios: Sequence[Scenario]) -> bytes:
