@@ -31,6 +31,7 @@ from data.importers.pod_spec import SpecBuilder
 from data.importers.pods import read_pod
 from data.importers.volcano import import_volcano
 from data.importers.workload import import_workload
+from data.remote import fetch_all, is_remote
 from topology.assemble import assemble_snapshot
 from topology.errors import SnapshotError
 
@@ -68,6 +69,7 @@ def read_snapshot(
     Args:
       paths: Files of Kubernetes objects (JSON or YAML, plain or gzip), KAI snapshot ZIPs, folders
         of such files, "-" for standard input; or a single folder that `gangplan snapshot` wrote.
+        Each may be a URI (`s3://…`, `gs://…`, `file://…`).
       strict: Refuse the snapshot if any object is invalid.
       pod_labels: Label keys of pods to keep besides those that some selector mentions. A stored
         snapshot has those that were kept when it was written.
@@ -79,6 +81,9 @@ def read_snapshot(
     Raises:
       SnapshotError: A file cannot be read, nothing usable is left, or `strict` and an error.
     """
+    if any(is_remote(path) for path in paths):
+        with fetch_all(paths) as local:
+            return read_snapshot(local, strict=strict, pod_labels=pod_labels, progress=progress)
     stored = [p for p in paths if os.path.isfile(os.path.join(p, _MANIFEST))]
     if stored and len(paths) > 1:
         raise SnapshotError(

@@ -39,7 +39,7 @@ from gangplan.options import (
     Strict,
     Workers,
 )
-from gangplan.streams import Streams
+from gangplan.streams import Streams, write_answer
 from topology.errors import GangplanError, RequestError
 
 __all__ = ["main", "run"]
@@ -49,6 +49,8 @@ FAILED: Final = 1
 UNUSABLE: Final = 2
 NOT_REACHED: Final = 3
 
+SUBMITTED: Final = ("explain", "place", "preempt", "whatif")
+"""Commands that `submit` runs."""
 PRESETS: Final = "dgx-h100, nvl72, kueue-grid, clos, hetero-pools"
 
 app = typer.Typer(
@@ -403,6 +405,65 @@ def whatif(
     if least is not None:
         missed = least.number is None
     return NOT_REACHED if exit_status and missed else ANSWERED
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def submit(
+    context: typer.Context,
+    command: Annotated[
+        str,
+        typer.Argument(metavar="COMMAND ARGS...", help="What to run.", show_default=False),
+    ],
+    address: Annotated[
+        str | None,
+        typer.Option(
+            envvar="RAY_API_SERVER_ADDRESS",
+            help="The dashboard of the Ray cluster, http://HOST:8265.",
+            show_default=False,
+        ),
+    ] = None,
+    runtime_env: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What the job needs beside us, as Ray's runtime_env in YAML (pip, env_vars ...).",
+            show_default=False,
+        ),
+    ] = None,
+    emit: Annotated[
+        Literal["rayjob"] | None,
+        typer.Option(help="Print a KubeRay manifest instead of submitting.", show_default=False),
+    ] = None,
+    image: Annotated[str, typer.Option(help="Image of --emit: Ray and gangplan.")] = (
+        "registry.example.com/gangplan-ray:latest"
+    ),
+    quiet: Quiet = False,
+    no_color: NoColor = False,
+) -> int:
+    """Run a command as a Ray job, show its log, fetch its answer."""
+    streams = open_streams(context, quiet, no_color)
+    args = [command, *context.args]
+    from ray_jobs.submission import describe_ray_job, prepare_job, submit_job
+
+    if command not in SUBMITTED:
+        raise RequestError(f"submit: {command} is not run as a job; use {', '.join(SUBMITTED)}")
+    if emit is not None:
+        from data.encode import to_yaml
+
+        manifest = describe_ray_job(args, name=f"gangplan-{command}", image=image, workers=2)
+        write_answer(to_yaml(manifest), None)
+        return ANSWERED
+    if address is None:
+        raise RequestError("submit: to which cluster? give --address http://HOST:8265")
+    from gangplan.plan_files import load_document
+
+    job = prepare_job(args, None if runtime_env is None else load_document(str(runtime_env)))
+    done = submit_job(job, address, say=streams.note)
+    if job.brings_answer and done.answer:
+        write_answer(done.answer, None if job.output is None else Path(job.output))
+    return done.status
 
 
 @app.command()

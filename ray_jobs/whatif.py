@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import sys
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -374,4 +376,13 @@ def _find_largest_gang(snapshot: Snapshot) -> int:
     return next(
         (g["pods"] for g in gangs if g["key"] == key and g["gpusPerPod"] == size),
         max(wanted, default=0),
+    )
+
+
+if __name__ == "__main__":
+    # The entry point of `ray job submit -- python -m ray_jobs.whatif ARGS`: the command line is
+    # above us, so it is run, not imported; the job's own cluster does the work.
+    os.execv(
+        sys.executable,
+        [sys.executable, "-m", "gangplan", "whatif", *sys.argv[1:], "--workers", "auto"],
     )

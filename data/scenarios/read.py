@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from data.remote import fetch_all, is_remote
 from data.scenarios.select import find_levels, list_domains
 from data.scenarios.wire import Scenario
 from data.yaml_documents import YamlProblem, load_documents
@@ -41,6 +42,9 @@ def read_scenarios(path: str, snapshot: Snapshot) -> list[Scenario]:
     Raises:
       RequestError: The file cannot be read, is no list of scenarios, or two have one name.
     """
+    if is_remote(path):
+        with fetch_all([path]) as local:
+            return read_scenarios(local[0], snapshot)
     try:
         content = Path(path).read_bytes()
     except OSError as problem:
