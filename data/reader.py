@@ -25,8 +25,10 @@ from data.importers.coscheduling import import_coscheduling
 from data.importers.dra import count_devices
 from data.importers.jobset import import_jobset
 from data.importers.kai import import_kai
+from data.importers.kuberay import import_kuberay
 from data.importers.kueue import import_kueue
 from data.importers.lws import import_lws
+from data.importers.placement_groups import import_placement_groups
 from data.importers.pod_spec import SpecBuilder
 from data.importers.pods import read_pod
 from data.importers.volcano import import_volcano
@@ -51,6 +53,8 @@ _IMPORTERS: Final = (
     import_kueue,
     import_lws,
     import_jobset,
+    import_kuberay,
+    import_placement_groups,
 )
 _MANIFEST: Final = "manifest.json"
 _LISTED_KINDS: Final = 5
