@@ -22,6 +22,7 @@ from gangplan.api import (
     read_plan,
     to_pandas,
     verify,
+    whatif,
     write_snapshot,
 )
 from topology.errors import GangplanError, RequestError, SnapshotError
@@ -42,5 +43,6 @@ __all__ = [
     "read_plan",
     "to_pandas",
     "verify",
+    "whatif",
     "write_snapshot",
 ]

@@ -104,7 +104,8 @@ def find_least(
             scenario = add_copies(f"add-{number}", addition, number)
             tried[number] = answer_scenarios(snapshot, [scenario], request, base=base).answers[0]
             if tried[number].error:
-                raise RequestError(tried[number].error.partition(": ")[2])
+                reason = tried[number].error.partition(": ")[2].removeprefix("add[0].")
+                raise RequestError(f"--min-add: {reason}")
         return tried[number].row["groupsNotPlaced"] == 0
 
     if is_enough(0):
