@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import re
 import shlex
 import shutil
@@ -139,6 +140,7 @@ def submit_job(
         raise RequestError(
             "submit: needs Ray, which is not installed; pip install 'gangplan[ray]'"
         ) from None
+    logging.getLogger("ray").setLevel(logging.WARNING)  # it tells of every upload
     with tempfile.TemporaryDirectory(prefix="gangplan-job-") as folder:
         _pack(job, Path(folder))
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import socket
 import subprocess
 import sys
 import time
@@ -58,6 +59,17 @@ def test_answers_survive_a_log(content: bytes) -> None:
     assert _unpack("".join(body)) == content
 
 
+def find_ports(count: int) -> list[int]:
+    """Return free ports, so that another Ray of this machine is not in the way."""
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """A head with dashboard, on ports of its own; its address and token as variables."""
@@ -74,13 +86,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
         "RAY_AUTH_TOKEN_PATH": str(token),
         "JAX_PLATFORMS": "cpu",
     }
-    port, dashboard = 6391, 8276
+    port, dashboard, agent, metrics, client = find_ports(5)
     short = Path("/tmp", f"gp{os.getpid()}")  # Ray's sockets have short names only
     head = subprocess.Popen(
         [
             *("ray", "start", "--head", f"--port={port}", "--dashboard-host=127.0.0.1"),
             *(f"--dashboard-port={dashboard}", "--num-cpus=2", "--disable-usage-stats"),
-            *("--object-store-memory=300000000", f"--temp-dir={short}", "--block"),
+            *(f"--dashboard-agent-listen-port={agent}", f"--metrics-export-port={metrics}"),
+            *(f"--ray-client-server-port={client}", "--object-store-memory=300000000"),
+            *(f"--temp-dir={short}", "--block"),
         ],
         env=env,
         stdout=subprocess.DEVNULL,
@@ -115,7 +129,7 @@ def submit(env: dict[str, str], *args: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.ray
 class TestOnCluster:
     def test_the_answer_is_that_of_the_command(self, cluster: dict[str, str]) -> None:
-        args = ["place", str(FLEET), "-o", "json", "--quiet"]
+        args = ["place", str(FLEET), "-o", "json"]
         here = subprocess.run(
             [sys.executable, "-m", "gangplan", *args], cwd=ROOT, capture_output=True, check=True
         )
