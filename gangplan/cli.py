@@ -29,6 +29,7 @@ from gangplan.options import (
     Objective,
     Output,
     Pdb,
+    Picture,
     Preempt,
     Quiet,
     Release,
@@ -303,6 +304,50 @@ def verify(
         names=lambda: sorted({violation.object for violation in verdict.violations}),
     )
     return ANSWERED if verdict.is_valid else FAILED
+
+
+@app.command()
+def report(
+    context: typer.Context,
+    answer: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLAN",
+            help="A plan or an inspection as `-o json` or `-o yaml` printed it; - for standard "
+            "input.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-O",
+            "--output",
+            metavar="FILE",
+            help="The page (.html), or one picture (.svg, .png).",
+            show_default=False,
+        ),
+    ],
+    snapshot: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--snapshot",
+            metavar="SNAPSHOT",
+            help="What the plan was made from, to draw the whole fleet; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    picture: Picture = None,
+    strict: Strict = False,
+    quiet: Quiet = False,
+    no_color: NoColor = False,
+) -> int:
+    """Show an answer as one page with pictures."""
+    streams = open_streams(context, quiet, no_color)
+    from gangplan.report.command import write_report
+
+    write_report(answer, output, snapshot or [], picture, strict=strict, streams=streams)
+    return ANSWERED
 
 
 @app.command()
