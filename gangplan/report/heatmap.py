@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from gangplan.report.layout import Block, Layout, short_key
-from gangplan.report.svg import Drawing, box, line, tip, words
+from gangplan.report.markup import make
+from gangplan.report.svg import CHARACTER_WIDTH, Drawing, box, tip, words
 from gangplan.tables import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gangplan.report.changes import Badge, Changes, Share, View
+    from gangplan.report.changes import Changes, Share, View
     from gangplan.report.fleet import Fleet
     from gangplan.report.markup import Element
 
@@ -88,17 +89,20 @@ class _Painter:
         busiest = max(changes.before.used.max(initial=0), changes.after.used.max(initial=0))
         most = int(busiest if fleet.is_partial else fleet.capacity.max(initial=0))
         self.slots = min(max(most, 1), MOST_TICKS)
+        self.cell = 0.0
+        self.prefix = _count_common(fleet.nodes)
 
     def flow(self, blocks: Sequence[Block], layout: Layout, y: float) -> float:
         """Draw blocks in lines from left to right; return where the last line ends."""
-        draw_fn, cell_width, cell_height = self._cell(layout)
+        longest = max(len(block.nodes) for section in layout.sections for block in section.blocks)
+        draw_fn, cell_width, cell_height = self._cell(layout, longest)
         if layout.detail == "domains":
             per_line = max(int(self.drawing.width // (cell_width + 4)), 1)
             for i, block in enumerate(blocks):
                 x = i % per_line * (cell_width + 4)
                 self._draw_domain(block, layout, x, y + i // per_line * (cell_height + 4))
             return y + -(-len(blocks) // per_line) * (cell_height + 4)
-        most = max(int((self.drawing.width + 2) // cell_width), 1)
+        most = max(int((self.drawing.width + 2.1) / cell_width), 1)
         x, tallest = 0.0, 0.0
         for block in blocks:
             across = min(len(block.nodes), most)
@@ -115,22 +119,30 @@ class _Painter:
             x += block_width + _GAP
         return y + tallest + _GAP - 2
 
-    def _cell(self, layout: Layout) -> tuple[Callable[[int, float, float], None], float, float]:
+    def _cell(
+        self, layout: Layout, longest: int
+    ) -> tuple[Callable[[int, float, float], None], float, float]:
         """Return how a node is drawn, and the size of its cell with the gap after it."""
         if layout.detail == "slots":
-            return self._draw_slots, max(self.slots * 11 + 6, 44), 34
+            # A pod of a part of a fleet is one slot, which has to hold its letter on hatching.
+            slot = 18 if self.fleet.is_partial else 8
+            widest, narrowest = max(self.slots * slot + 6, 44), self.slots * 6 + 6
+            # A block of one line is easier to compare, if its slots stay legible.
+            fitting = (self.drawing.width + 2) / longest
+            self.cell = min(widest, fitting) if fitting >= narrowest else widest
+            return self._draw_slots, self.cell, 34
         if layout.detail == "nodes":
             return self._draw_node, 24, 26
         return self._draw_node, 88, 28
 
     def _draw_slots(self, node: int, x: float, y: float) -> None:
-        width, height = max(self.slots * 11 + 4, 42), 32
+        width, height = self.cell - 2, 32
         level = grade(self.free[node], self.capacity[node])
         self._frame(node, x, y, width, height, level)
-        name = self.fleet.nodes[node]
         number = "" if self.fleet.is_partial else self._number(node)
-        room = width - 8 - 7 * len(number)
-        self.drawing.add(words(x + 3, y + 11, name, f"s n{level}", room=room))
+        room = width - 6 - 7 * len(number)
+        name = self._short_name(node, int(room / CHARACTER_WIDTH["s"]))
+        self.drawing.add(words(x + 2, y + 11, name, f"s n{level}"))
         if number:
             self.drawing.add(words(x + width - 3, y + 11, number, f"b e n{level}"))
         self._strip(node, x + 2, y + 15, width - 4, 14, whole=True)
@@ -143,6 +155,11 @@ class _Painter:
         self.drawing.add(words(x + width / 2, y + 11, self._number(node), f"c n{level}"))
         self._strip(node, x + 1, y + 14, width - 2, 9, whole=False)
         self._outline(node, x, y, width, height)
+
+    def _short_name(self, node: int, most: int) -> str:
+        """Return a node's name where it fits, else its end without what all names begin with."""
+        name = self.fleet.nodes[node]
+        return name if len(name) <= most else name[self.prefix :][-most:] if most > 0 else ""
 
     def _frame(self, node: int, x: float, y: float, w: float, h: float, level: int) -> None:
         told = tip(self._tell(node))
@@ -168,43 +185,42 @@ class _Painter:
             total = self.slots
         if whole and not self.fleet.is_partial:
             self.drawing.add(box(x, y, w, h, "empty"))
+        letters: list[Element | None] = []
         at = 0
         for share in shares:
-            badge = self.changes.badges[share.owner]
             left, size = x + w * at / total, w * share.amount / total
-            self._share(share, badge, left, y, size, h)
+            letters += self._share(share, left, y, size, h)
             at += share.amount
         others = self.used[node] - shown
         if whole and others > 0:
             self.drawing.add(box(x + w * at / total, y, w * others / total, h, "busy"))
         if whole and 1 < total <= MOST_TICKS:
-            path = "".join(f"M{x + w * i / total:.4g} {y:g}v{h:g}" for i in range(1, total))
-            tick = line(0, 0, 0, 0, "tick")
-            tick.set("d", path)
-            self.drawing.add(tick)
+            path = "".join(f"M{x + w * i / total:.5g} {y:g}v{h:g}" for i in range(1, total))
+            self.drawing.add(make("path", d=path, class_="tick"))
+        self.drawing.add(*letters)
 
-    def _share(self, share: Share, badge: Badge, x: float, y: float, w: float, h: float) -> None:
+    def _share(self, share: Share, x: float, y: float, w: float, h: float) -> list[Element | None]:
+        """Draw what a group holds; return the letter that goes on top."""
         if w <= 0:
-            return
-        self.drawing.add(box(x, y, w, h, f"g{badge.color}"))
+            return []
+        badge = self.changes.badges[share.owner]
+        color = f"g{badge.color}"
+        self.drawing.add(box(x, y, w, h, color))
         pattern = _PATTERNS.get(share.mark)
         if pattern:
             self.drawing.add(box(x, y, w, h, pattern))
-        if w >= 7:
-            # A patch of plain colour keeps the letter legible on hatching.
-            side = min(w, 9.0)
-            center = x + w / 2
-            if pattern:
-                self.drawing.add(box(center - side / 2, y + 1, side, h - 2, f"g{badge.color}"))
-            size = "" if h > 10 and w >= 8 else "s "
-            self.drawing.add(
-                words(
-                    center,
-                    y + h / 2 + (3.4 if h > 10 else 3),
-                    badge.letter,
-                    f"{size}b c i{badge.color}",
-                )
-            )
+        if w < 6:
+            return []
+        # A patch of plain colour keeps the letter legible on hatching and between slots; hatching
+        # still shows around it.
+        side, center = min(w, 4.0 + 5 * len(badge.letter)), x + w / 2
+        is_large = h > 10 and w >= 9 and not pattern
+        rim = 1 if h <= 10 or not pattern else 3
+        text = f"{'' if is_large else 's '}b c i{badge.color}"
+        return [
+            box(center - side / 2, y + rim, side, h - 2 * rim, color),
+            words(center, y + h / 2 + (3.6 if is_large else 2.9), badge.letter, text),
+        ]
 
     def _tell(self, node: int) -> str:
         name, unit = self.fleet.nodes[node], self.fleet.unit
@@ -246,11 +262,9 @@ class _Painter:
             )
 
 
-def legend_entries(
-    fleet: Fleet, changes: Changes, layout: Layout
-) -> list[tuple[Element | None, str]]:
+def legend_entries(fleet: Fleet, changes: Changes, layout: Layout) -> list[tuple[Element, str]]:
     """Return samples and words for a legend: shades, hatchings, outlines."""
-    entries: list[tuple[Element | None, str]] = []
+    entries: list[tuple[Element, str]] = []
     if not fleet.is_partial:
         names = ("nothing free", "under a third", "under two thirds", "more", "all free")
         for level, text in enumerate(names):
@@ -268,7 +282,20 @@ def legend_entries(
     if layout.detail != "domains":
         for mark, pattern in _PATTERNS.items():
             if mark in marks:
-                entries.append((box(0.5, 0.5, 17, 13, f"cell {pattern}"), MARKS[mark]))
+                entries.append((_sample("busy", pattern), MARKS[mark]))
     if changes.touched:
         entries.append((box(1, 1, 16, 12, "mark"), "the plan changes something here"))
     return entries
+
+
+def _sample(*classes: str) -> Element:
+    return make("g", [box(0.5, 0.5, 17, 13, class_) for class_ in classes])
+
+
+def _count_common(names: Sequence[str]) -> int:
+    """Return how many characters all names (sorted) begin with, up to their numbers."""
+    if len(names) < 2:
+        return 0
+    pairs = zip(names[0], names[-1], strict=False)
+    same = next((i for i, (a, b) in enumerate(pairs) if a != b), len(names[0]))
+    return len(names[0][:same].rstrip("0123456789"))

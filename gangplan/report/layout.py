@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gangplan.report.fleet import Fleet
     from topology.levels import DomainColumn
 
-__all__ = ["Block", "Layout", "Section", "arrange"]
+__all__ = ["Block", "Layout", "Section", "arrange", "name_domain", "short_key"]
 
 MOST_SLOTS: Final = 160
 """Up to so many nodes, every single GPU is drawn."""
@@ -85,7 +85,7 @@ def arrange(fleet: Fleet, asked_keys: Mapping[str, int]) -> Layout:
     outer = wider[-1]
     sections = [
         Section(
-            f"{short_key(outer.key)} {'/'.join(value)}",
+            name_domain(outer.key, "/".join(value)),
             _blocks(finest, np.flatnonzero(outer.codes == d)),
         )
         for d, value in enumerate(outer.values)
@@ -94,6 +94,17 @@ def arrange(fleet: Fleet, asked_keys: Mapping[str, int]) -> Layout:
     if len(rest):
         sections.append(Section(f"no {short_key(outer.key)}", _blocks(finest, rest)))
     return Layout(detail, finest.key, tuple(sections))
+
+
+def name_domain(key: str, value: str) -> str:
+    """Return a domain with its level, once.
+
+    Example:
+      >>> name_domain("topo.example.com/rack", "r1"), name_domain("topo.example.com/rack", "rack-1")
+      ('rack r1', 'rack-1')
+    """
+    level = short_key(key)
+    return value if value.lower().startswith(level.lower()) else f"{level} {value}"
 
 
 def short_key(key: str) -> str:

@@ -123,7 +123,7 @@ def _show_header(source: Source, title: str, lead: str, parts: Sequence[Element]
         make(
             "p",
             f"Snapshot of {', '.join(counts)}, ",
-            make("code", str(summary.get("digest", "not known"))),
+            make("code", f"{str(summary.get('digest', 'not known'))[:19]}…"),
             f", rules of Kubernetes {summary.get('release', 'not known')}.",
             " Nothing has been placed, evicted or moved: this is a plan." if is_plan else "",
             class_="note",
@@ -135,6 +135,7 @@ def _show_header(source: Source, title: str, lead: str, parts: Sequence[Element]
 def _show_footer(source: Source, notes: Sequence[str]) -> Element:
     return make(
         "footer",
+        make("p", "Snapshot ", make("code", str(source.summary.get("digest", "not known")))),
         [make("p", note) for note in notes],
         make(
             "p", "Made by gangplan report. The page holds everything it shows and fetches nothing."
@@ -205,7 +206,7 @@ def _show_maps(source: Source) -> Element | None:
             "nodes": f"Each cell is a node with the number of its free {unit}s.",
             "domains": f"Each cell is a domain: free of all {unit}s. Too many nodes to draw each.",
         }[layout.detail]
-        where = f" Cells stand by {layout.key}." if layout.key else ""
+        where = f" They are grouped by {layout.key}." if layout.key else ""
         text = f"{grain}{where} The deeper the shade, the more is free."
     return section(
         "fleet",

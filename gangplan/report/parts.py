@@ -29,12 +29,15 @@ MOST_ROWS: Final = 500
 MOST_PODS: Final = 2000
 """Rows of a folded table of pods."""
 
+SHORT_NAME: Final = 48
+"""Characters up to which a name is kept on one line."""
+
 Cell = Child | int | list[Child]
 
 
 def name(text: str) -> Element:
     """Return a name from the cluster; its direction of writing stays its own."""
-    return make("bdi", cut(text), class_="name")
+    return make("bdi", cut(text), class_="name" if len(text) > SHORT_NAME else "name short")
 
 
 def badge(badges: Mapping[str, Badge], owner: str) -> Element | None:

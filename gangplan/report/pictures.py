@@ -39,9 +39,11 @@ def draw_heat_maps(source: Source) -> list[Drawing]:
     fleet, changes, layout = source.fleet, source.changes, lay_out(source)
     if not changes.touched:
         return [draw_heat_map("The fleet now", fleet, changes, changes.before, layout, WIDE)]
+    is_plan = source.plan is None or source.plan.request.command != "explain"
+    after = "After this plan" if is_plan else "If what fits were placed"
     return [
         draw_heat_map("Before", fleet, changes, changes.before, layout, HALF),
-        draw_heat_map("After this plan", fleet, changes, changes.after, layout, HALF),
+        draw_heat_map(after, fleet, changes, changes.after, layout, HALF),
     ]
 
 

@@ -72,7 +72,7 @@ def show_figures(plan: Plan, fleet: Fleet, changes: Changes) -> Element:
         )
     ]
     if "gpusPlaced" in plan.criteria:
-        tiles.append(tile("GPUs placed", f"{plan.criteria['gpusPlaced']:,}"))
+        tiles.append(tile(f"GPUs {verb}", f"{plan.criteria['gpusPlaced']:,}"))
     tiles.append(_bound_tile(plan))
     if plan.evictions or plan.request.preempt:
         units = plan.criteria.get("victimUnits", len({e.group or e.pod for e in plan.evictions}))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 __all__ = [
+    "CHARACTER_WIDTH",
     "Drawing",
     "box",
     "line",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from gangplan.report.heatmap import grade
-from gangplan.report.layout import short_key
+from gangplan.report.layout import name_domain, short_key
 from gangplan.report.svg import Drawing, box, tip, words
 from gangplan.tables import count
 from topology.levels import NO_DOMAIN
@@ -51,11 +51,11 @@ def _draw_levels(
     scale = drawing.width / num_nodes
     touched = np.zeros(len(fleet.nodes), np.bool_)
     touched[list(changes.touched)] = True
-    levels: list[tuple[str, str, list[tuple[str, NDArray[np.int64]]]]] = [
-        ("", "", [("all nodes", order)] if len(order) else [])
+    levels: list[tuple[str, list[tuple[str, NDArray[np.int64]]]]] = [
+        ("", [("all nodes", order)] if len(order) else [])
     ]
-    levels += [(short_key(column.key), column.key, find_ranges(column, order)) for column in tree]
-    for level, key, ranges in levels:
+    levels += [(column.key, find_ranges(column, order)) for column in tree]
+    for key, ranges in levels:
         if len(ranges) * _NARROWEST > drawing.width:
             text = f"{len(ranges):,} domains of {key}: too many to draw"
             drawing.add(words(0, y + 16, text, "m", room=drawing.width))
@@ -76,7 +76,9 @@ def _draw_levels(
             inside = max(w - 1.0, 0.6)
             drawing.add(
                 box(x, y, inside, _ROW - 4, f"cell f{grades}", tip(told)),
-                words(x + 4, y + 13, f"{level} {name}".strip(), f"n{grades}", room=w - 8),
+                words(
+                    x + 4, y + 13, name_domain(key, name) if key else name, f"n{grades}", room=w - 8
+                ),
                 words(x + 4, y + 26, f"{free} of {capacity} free", f"s n{grades}", room=w - 8),
             )
             if changed and w >= 8:

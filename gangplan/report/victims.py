@@ -68,7 +68,9 @@ def draw_victims(fleet: Fleet, plan: Plan, changes: Changes, width: float) -> Dr
     drawing.add(
         words(26, 12, "GROUP OR POD", "s m"),
         words(start - 14, 12, "PRIORITY", "s m e"),
-        words(start, 12, f"{fleet.unit}s it holds", "s m"),
+        words(
+            start, 12, f"{fleet.unit}s" if fleet.is_partial else f"{fleet.unit}s it holds", "s m"
+        ),
     )
     y = 20.0
     for unit in units[:MOST_BARS]:
