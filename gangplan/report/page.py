@@ -14,7 +14,7 @@ from gangplan.report.inspection_sections import (
 )
 from gangplan.report.markup import make, to_html
 from gangplan.report.parts import badge, fold, name, section, show_table
-from gangplan.report.pictures import WIDE, draw_heat_maps, lay_out
+from gangplan.report.pictures import MOST_BADGES, WIDE, draw_heat_maps, lay_out
 from gangplan.report.plan_sections import (
     show_comparison,
     show_criteria,
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from gangplan.report.source import Source
 
 __all__ = ["build_page"]
-
-MOST_BADGES: Final = 40
 
 _TITLES: Final = {
     "place": ("Placement plan", "Where pending groups would go."),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from gangplan.report.heatmap import draw_heat_map
+from gangplan.report.heatmap import draw_heat_map, legend_entries
 from gangplan.report.layout import arrange
-from gangplan.report.markup import to_svg
-from gangplan.report.svg import stand_alone
+from gangplan.report.markup import cut, make, to_svg
+from gangplan.report.svg import CHARACTER_WIDTH, Drawing, box, stand_alone, words
 from gangplan.report.tree import draw_tree
 from gangplan.report.victims import draw_victims
 from gangplan.report.waves import draw_waves
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from gangplan.options import PictureName
     from gangplan.report.layout import Layout
     from gangplan.report.source import Source
-    from gangplan.report.svg import Drawing
 
-__all__ = ["draw_heat_maps", "draw_picture", "lay_out", "turn_into_png"]
+__all__ = ["MOST_BADGES", "draw_heat_maps", "draw_picture", "lay_out", "turn_into_png"]
 
-WIDE = 1180.0
-HALF = 580.0
+WIDE: Final = 1180.0
+HALF: Final = 580.0
 """Pixels of a picture that fills the page, and of one of two side by side."""
+MOST_BADGES: Final = 40
+"""Groups that a legend names."""
+LEGEND_COLUMNS: Final = 4
 
 
 def lay_out(source: Source) -> Layout:
@@ -70,19 +72,47 @@ def draw_picture(source: Source, picture: PictureName) -> str:
         if plan is None or not plan.evictions:
             raise RequestError("--picture victims: this answer plans no eviction")
         drawings = [draw_victims(fleet, plan, changes, WIDE)]
-    notes = [
-        f"{badge.letter}  {owner}: {', '.join(changes.roles[owner])}"
-        for owner, badge in list(changes.badges.items())[:40]
-    ]
-    if picture not in ("heatmap",):
-        notes = []
-    return to_svg(stand_alone(drawings, _name_picture(source), notes))
+    legend = _draw_legend(source, len(drawings)) if picture == "heatmap" else None
+    return to_svg(stand_alone(drawings, legend, _name_picture(source)))
+
+
+def _draw_legend(source: Source, num_maps: int) -> Drawing:
+    """Draw what shades, marks and letters mean, below heat maps."""
+    changes = source.changes
+    drawing = Drawing("", WIDE if num_maps == 1 else 2 * HALF)
+    samples = legend_entries(source.fleet, changes, lay_out(source))
+    x, y = 0.0, 0.0
+    for sample, text in samples:
+        wide = 30 + len(text) * CHARACTER_WIDTH[""]
+        if x and x + wide > drawing.width:
+            x, y = 0.0, y + 20
+        drawing.add(make("g", sample, transform=f"translate({x:g},{y:g})"))
+        drawing.add(words(x + 23, y + 10, text))
+        x += wide + 8
+    y += 26
+    wide = drawing.width / LEGEND_COLUMNS
+    owners = list(changes.badges)[:MOST_BADGES]
+    for i, owner in enumerate(owners):
+        badge = changes.badges[owner]
+        x, top = i % LEGEND_COLUMNS * wide, y + i // LEGEND_COLUMNS * 20
+        text = f"{cut(owner, 30)} {', '.join(changes.roles[owner])}"
+        drawing.add(
+            box(x, top, 18, 14, f"g{badge.color}"),
+            words(x + 9, top + 11, badge.letter, f"b c i{badge.color}"),
+            words(x + 23, top + 11, text, room=wide - 30),
+        )
+    y += -(-len(owners) // LEGEND_COLUMNS) * 20
+    if len(changes.badges) > len(owners):
+        drawing.add(words(0, y + 11, f"and {len(changes.badges) - len(owners):,} more", "m"))
+        y += 20
+    drawing.height = y
+    return drawing
 
 
 def _name_picture(source: Source) -> str:
-    digest = str(source.summary.get("digest", ""))[:19]
+    digest = str(source.summary.get("digest", "not known"))[:19]
     command = source.plan.request.command if source.plan else "inspect"
-    return f"gangplan {command} · {digest} · {source.summary.get('nodes', 0)} nodes"
+    return f"gangplan {command} · {source.summary.get('nodes', 0)} nodes · snapshot {digest}"
 
 
 def turn_into_png(svg: str) -> bytes:

@@ -8,7 +8,7 @@ from gangplan.report.markup import Element, cut, make
 from gangplan.report.style import picture_style
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 __all__ = [
     "CHARACTER_WIDTH",
@@ -122,19 +122,21 @@ def show_in_page(drawing: Drawing) -> Element:
     )
 
 
-def stand_alone(drawings: Sequence[Drawing], heading: str, notes: Iterable[str] = ()) -> Element:
-    """Return drawings side by side under a heading as one SVG document."""
-    margin, top = 20, 56
-    notes = list(notes)
+def stand_alone(drawings: Sequence[Drawing], legend: Drawing | None, heading: str) -> Element:
+    """Return drawings side by side under a heading, a legend below, as one SVG document."""
+    margin, top = 20, 70
     x: float = margin
     parts: list[Element] = []
     for drawing in drawings:
         title = words(0, -8, drawing.title, "l")
-        parts.append(make("g", title, drawing.shapes, transform=f"translate({x:g},{top + 14:g})"))
+        parts.append(make("g", title, drawing.shapes, transform=f"translate({x:g},{top})"))
         x += drawing.width + margin
-    height = top + 14 + max((d.height for d in drawings), default=0)
-    foot = [words(margin, height + 24 + 15 * i, note, "m") for i, note in enumerate(notes)]
-    height += margin + 15 * len(notes) + 6
+    height = top + max((d.height for d in drawings), default=0)
+    if legend is not None:
+        move = f"translate({margin},{height + 14:g})"
+        parts.append(make("g", legend.shapes, transform=move))
+        height += legend.height + 14
+    height += margin
     return make(
         "svg",
         make("title", heading),
@@ -143,7 +145,6 @@ def stand_alone(drawings: Sequence[Drawing], heading: str, notes: Iterable[str] 
         box(0, 0, x, height, "paper"),
         words(margin, 30, heading, "h", room=x - 2 * margin),
         parts,
-        foot,
         xmlns="http://www.w3.org/2000/svg",
         viewBox=f"0 0 {x:g} {height:g}",
         width=x,

@@ -96,6 +96,13 @@ def draw_waves(plan: Plan, changes: Changes, width: float) -> Drawing:
     if len(rows) > len(shown):
         drawing.add(words(26, y + 14, f"and {len(rows) - len(shown)} more, in the table", "m"))
         y += _ROW
+    if any(move.mode == "restart" for move in plan.moves):
+        drawing.add(
+            box(0, y + 8, 20, 12, "busy"),
+            box(0, y + 8, 20, 12, "dots"),
+            words(26, y + 18, "restart: the whole unit stops, then starts elsewhere", "m"),
+        )
+        y += _ROW
     drawing.height = y + 4
     return drawing
 
