@@ -194,8 +194,8 @@ def report(answer: Plan | Inspection | Mapping[str, Any], snapshot: Snapshot | N
     Example:
       `pathlib.Path("plan.html").write_text(gangplan.report(plan, snapshot), encoding="utf-8")`
     """
-    from gangplan.report.page import build_page
-    from gangplan.report.source import read_source
+    from gangplan.reporting.page import build_page
+    from gangplan.reporting.source import read_source
 
     document = answer if isinstance(answer, Mapping) else answer.to_dict()
     return build_page(read_source(document, snapshot))

@@ -344,7 +344,7 @@ def report(
 ) -> int:
     """Show an answer as one page with pictures."""
     streams = open_streams(context, quiet, no_color)
-    from gangplan.report.command import write_report
+    from gangplan.reporting.command import write_report
 
     write_report(answer, output, snapshot or [], picture, strict=strict, streams=streams)
     return ANSWERED

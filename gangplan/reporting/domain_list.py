@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gangplan.report.layout import short_key
-from gangplan.report.markup import make
-from gangplan.report.parts import name
-from gangplan.report.tree import find_ranges, order_nodes
-from gangplan.tables import count
+from gangplan.reporting.layout import short_key
+from gangplan.reporting.markup import make
+from gangplan.reporting.numbers import count
+from gangplan.reporting.parts import name
+from gangplan.reporting.tree import find_ranges, order_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from gangplan.report.changes import Changes
-    from gangplan.report.fleet import Fleet
-    from gangplan.report.markup import Child, Element
+    from gangplan.reporting.changes import Changes
+    from gangplan.reporting.fleet import Fleet
+    from gangplan.reporting.markup import Child, Element
     from topology.levels import DomainColumn
 
 __all__ = ["list_domains"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from gangplan.report.fleet import count_open
+from gangplan.reporting.fleet import count_open
+from gangplan.reporting.numbers import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from gangplan.report.fleet import Fleet
+    from gangplan.reporting.fleet import Fleet
     from topology.plan import Plan
 
 __all__ = ["NUM_COLORS", "Badge", "Changes", "Share", "View", "find_changes", "show_running"]
@@ -144,7 +145,7 @@ def show_running(fleet: Fleet, most: int = NUM_COLORS) -> Changes:
         if holding.node >= 0 and holding.owner in badges:
             tally.show(holding.owner, "stays", holding.node, holding.amount)
     view = tally.close(badges)
-    roles = {owner: (f"{held[owner]} {fleet.unit}s",) for owner in largest}
+    roles = {owner: (count(held[owner], fleet.unit),) for owner in largest}
     return Changes(view, view, badges, roles, frozenset())
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gangplan.report.svg import Drawing, box, line, tip, words
-from gangplan.tables import count, shorten
+from gangplan.reporting.numbers import count
+from gangplan.reporting.svg import Drawing, box, line, tip, words
+from gangplan.tables import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gangplan.report.changes import Changes
+    from gangplan.reporting.changes import Changes
     from topology.plan import Move, Plan
 
 __all__ = ["draw_waves"]

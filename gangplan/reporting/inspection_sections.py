@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplan.report.markup import make
-from gangplan.report.parts import name, section, show_table, tile
-from gangplan.tables import count
+from gangplan.reporting.markup import make
+from gangplan.reporting.numbers import count
+from gangplan.reporting.parts import name, section, show_table, tile
 
 if TYPE_CHECKING:
     from data.inspection_documents import InspectionDocument
-    from gangplan.report.fleet import Fleet
-    from gangplan.report.markup import Element
-    from gangplan.report.parts import Cell
+    from gangplan.reporting.fleet import Fleet
+    from gangplan.reporting.markup import Element
+    from gangplan.reporting.parts import Cell
 
 __all__ = ["show_fleet_figures", "show_levels", "show_stranded", "show_waiting"]
 

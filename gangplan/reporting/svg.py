@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gangplan.report.markup import Element, cut, make
-from gangplan.report.style import picture_style
+from gangplan.reporting.markup import Element, cut, make
+from gangplan.reporting.style import picture_style
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gangplan.report.svg import Drawing, box, line, tip, words
-from gangplan.tables import count
+from gangplan.reporting.numbers import count
+from gangplan.reporting.svg import Drawing, box, line, tip, words
 
 if TYPE_CHECKING:
-    from gangplan.report.changes import Changes
-    from gangplan.report.fleet import Fleet
+    from gangplan.reporting.changes import Changes
+    from gangplan.reporting.fleet import Fleet
     from topology.plan import Plan
 
 __all__ = ["VictimUnit", "draw_victims", "find_victims"]
@@ -64,7 +64,7 @@ def draw_victims(fleet: Fleet, plan: Plan, changes: Changes, width: float) -> Dr
     drawing = Drawing("Would be evicted, by group", width)
     names, numbers = width * 0.34, 64.0
     start = names + numbers
-    scale = (width - start - 150) / max((u.amount for u in units), default=1) if units else 1
+    scale = (width - start - 150) / max(1, *(u.amount for u in units))
     drawing.add(
         words(26, 12, "GROUP OR POD", "s m"),
         words(start - 14, 12, "PRIORITY", "s m e"),

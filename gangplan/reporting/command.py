@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gangplan.answers import read_input
 from gangplan.plan_files import load_document
-from gangplan.report.source import read_source
+from gangplan.reporting.source import read_source
 from gangplan.streams import write_answer
 from topology.errors import RequestError
 
@@ -79,11 +79,11 @@ def write_report(
     with streams.progress() as progress:
         progress("drawing")
         if ending in (".html", ".htm"):
-            from gangplan.report.page import build_page
+            from gangplan.reporting.page import build_page
 
             content = build_page(source, notes).encode()
         else:
-            from gangplan.report.pictures import draw_picture, turn_into_png
+            from gangplan.reporting.pictures import draw_picture, turn_into_png
 
             svg = draw_picture(source, picture or "heatmap")
             content = turn_into_png(svg) if ending == ".png" else svg.encode()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gangplan.report.markup import Child, make
-from gangplan.report.parts import (
+from gangplan.reporting.markup import Child, make
+from gangplan.reporting.numbers import count
+from gangplan.reporting.parts import (
     MOST_PODS,
     badge,
     fold,
@@ -15,16 +16,15 @@ from gangplan.report.parts import (
     show_table,
     tile,
 )
-from gangplan.report.victims import find_victims
-from gangplan.tables import count
+from gangplan.reporting.victims import find_victims
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gangplan.report.changes import Changes
-    from gangplan.report.fleet import Fleet
-    from gangplan.report.markup import Element
-    from gangplan.report.parts import Cell
+    from gangplan.reporting.changes import Changes
+    from gangplan.reporting.fleet import Fleet
+    from gangplan.reporting.markup import Element
+    from gangplan.reporting.parts import Cell
     from topology.plan import GroupPlan, Plan
 
 __all__ = [

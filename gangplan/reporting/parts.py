@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gangplan.report.markup import Child, Element, cut, make
+from gangplan.reporting.markup import Child, Element, cut, make
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gangplan.report.changes import Badge
+    from gangplan.reporting.changes import Badge
 
 __all__ = [
     "MOST_PODS",
@@ -55,8 +55,10 @@ def section(anchor: str, heading: str, *children: Child | Iterable[Child]) -> El
 
 def tile(term: str, value: str, *notes: str | None, state: str | None = None) -> Element:
     """Return one headline figure."""
+    classes = " ".join(filter(None, [state, "long" if len(value) > 9 else None]))
     rest = [make("dd", note) for note in notes if note]
-    return make("div", make("dt", term), make("dd", value, class_=state), rest, class_="tile")
+    shown = make("dd", value, class_=classes or None)
+    return make("div", make("dt", term), shown, rest, class_="tile")
 
 
 def fold(summary: str, *children: Child | Iterable[Child]) -> Element:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gangplan.report.fleet import Fleet
+    from gangplan.reporting.fleet import Fleet
     from topology.levels import DomainColumn
 
 __all__ = ["Block", "Layout", "Section", "arrange", "name_domain", "short_key"]

@@ -10,22 +10,24 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from gangplan.report.layout import Block, Layout, short_key
-from gangplan.report.markup import make
-from gangplan.report.svg import CHARACTER_WIDTH, Drawing, box, tip, words
-from gangplan.tables import count
+from gangplan.reporting.layout import Block, Layout, short_key
+from gangplan.reporting.markup import make
+from gangplan.reporting.numbers import count
+from gangplan.reporting.svg import CHARACTER_WIDTH, Drawing, box, tip, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gangplan.report.changes import Changes, Share, View
-    from gangplan.report.fleet import Fleet
-    from gangplan.report.markup import Element
+    from gangplan.reporting.changes import Changes, Share, View
+    from gangplan.reporting.fleet import Fleet
+    from gangplan.reporting.markup import Element
 
 __all__ = ["draw_heat_map", "grade", "legend_entries"]
 
 MOST_TICKS: Final = 16
 _GAP: Final = 10
+MOST_LARGE_CELLS: Final = 500
+"""Beyond, cells of nodes are drawn smaller."""
 _LABEL: Final = 12
 
 _PATTERNS: Final = {"evicted": "hatch", "leaves": "dots"}
@@ -103,6 +105,7 @@ class _Painter:
                 self._draw_domain(block, layout, x, y + i // per_line * (cell_height + 4))
             return y + -(-len(blocks) // per_line) * (cell_height + 4)
         most = max(int((self.drawing.width + 2.1) / cell_width), 1)
+        gap = _GAP if cell_width > 17 else 5
         x, tallest = 0.0, 0.0
         for block in blocks:
             across = min(len(block.nodes), most)
@@ -116,7 +119,7 @@ class _Painter:
                 draw_fn(node, x + i % across * cell_width, top + i // across * cell_height)
             down = -(-len(block.nodes) // across) * cell_height
             tallest = max(tallest, down + top - y)
-            x += block_width + _GAP
+            x += block_width + gap
         return y + tallest + _GAP - 2
 
     def _cell(
@@ -132,7 +135,8 @@ class _Painter:
             self.cell = min(widest, fitting) if fitting >= narrowest else widest
             return self._draw_slots, self.cell, 34
         if layout.detail == "nodes":
-            return self._draw_node, 24, 26
+            self.cell = 24 if len(self.fleet.nodes) <= MOST_LARGE_CELLS else 17
+            return self._draw_node, self.cell, 26
         return self._draw_node, 88, 28
 
     def _draw_slots(self, node: int, x: float, y: float) -> None:
@@ -149,10 +153,11 @@ class _Painter:
         self._outline(node, x, y, width, height)
 
     def _draw_node(self, node: int, x: float, y: float) -> None:
-        width, height = 22, 24
+        width, height = self.cell - 2, 24
         level = grade(self.free[node], self.capacity[node])
         self._frame(node, x, y, width, height, level)
-        self.drawing.add(words(x + width / 2, y + 11, self._number(node), f"c n{level}"))
+        size = "" if width > 16 else "s "
+        self.drawing.add(words(x + width / 2, y + 11, self._number(node), f"{size}c n{level}"))
         self._strip(node, x + 1, y + 14, width - 2, 9, whole=False)
         self._outline(node, x, y, width, height)
 
@@ -209,7 +214,7 @@ class _Painter:
         pattern = _PATTERNS.get(share.mark)
         if pattern:
             self.drawing.add(box(x, y, w, h, pattern))
-        if w < 6:
+        if w < max(6, 1 + 5 * len(badge.letter)):
             return []
         # A patch of plain colour keeps the letter legible on hatching and between slots; hatching
         # still shows around it.

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplan.report.changes import find_changes
-from gangplan.report.fleet import fleet_of_plan
-from gangplan.report.markup import make
-from gangplan.report.parts import fold, name, section, show_table
-from gangplan.report.plan_sections import show_not_placed, show_placed
+from gangplan.reporting.changes import find_changes
+from gangplan.reporting.fleet import fleet_of_plan
+from gangplan.reporting.markup import make
+from gangplan.reporting.parts import fold, name, section, show_table
+from gangplan.reporting.plan_sections import show_not_placed, show_placed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gangplan.report.markup import Element
-    from gangplan.report.parts import Cell
-    from gangplan.report.source import Scenario
+    from gangplan.reporting.markup import Element
+    from gangplan.reporting.parts import Cell
+    from gangplan.reporting.source import Scenario
 
 __all__ = ["show_scenarios"]
 

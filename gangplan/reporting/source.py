@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gangplan.report.changes import Changes, find_changes, show_running
-from gangplan.report.fleet import Fleet, fleet_of_inspection, fleet_of_plan, fleet_of_snapshot
+from gangplan.reporting.changes import Changes, find_changes, show_running
+from gangplan.reporting.fleet import Fleet, fleet_of_inspection, fleet_of_plan, fleet_of_snapshot
 from topology.errors import RequestError
 from topology.plan_json import plan_from_dict
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gangplan.report.domain_list import list_domains
-from gangplan.report.heatmap import legend_entries
-from gangplan.report.inspection_sections import (
+from gangplan.reporting.domain_list import list_domains
+from gangplan.reporting.heatmap import legend_entries
+from gangplan.reporting.inspection_sections import (
     show_fleet_figures,
     show_levels,
     show_stranded,
     show_waiting,
 )
-from gangplan.report.markup import make, to_html
-from gangplan.report.parts import badge, fold, name, section, show_table
-from gangplan.report.pictures import MOST_BADGES, WIDE, draw_heat_maps, lay_out
-from gangplan.report.plan_sections import (
+from gangplan.reporting.markup import make, to_html
+from gangplan.reporting.numbers import count
+from gangplan.reporting.parts import badge, fold, name, section, show_table
+from gangplan.reporting.pictures import MOST_BADGES, WIDE, draw_heat_maps, lay_out
+from gangplan.reporting.plan_sections import (
     show_comparison,
     show_criteria,
     show_evictions,
@@ -25,20 +26,19 @@ from gangplan.report.plan_sections import (
     show_placed,
     show_violations,
 )
-from gangplan.report.scenario_sections import show_scenarios
-from gangplan.report.style import PAGE_STYLE
-from gangplan.report.svg import make_patterns, show_in_page
-from gangplan.report.tree import draw_tree
-from gangplan.report.victims import draw_victims
-from gangplan.report.waves import draw_waves
-from gangplan.tables import count
+from gangplan.reporting.scenario_sections import show_scenarios
+from gangplan.reporting.style import PAGE_STYLE
+from gangplan.reporting.svg import make_patterns, show_in_page
+from gangplan.reporting.tree import draw_tree
+from gangplan.reporting.victims import draw_victims
+from gangplan.reporting.waves import draw_waves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gangplan.report.markup import Element
-    from gangplan.report.parts import Cell
-    from gangplan.report.source import Source
+    from gangplan.reporting.markup import Element
+    from gangplan.reporting.parts import Cell
+    from gangplan.reporting.source import Source
 
 __all__ = ["build_page"]
 
@@ -199,13 +199,14 @@ def _show_maps(source: Source) -> Element | None:
         )
     else:
         unit = fleet.unit
-        grain = {
-            "slots": f"Each cell is a node with its free {unit}s and a slot for each {unit}.",
-            "nodes": f"Each cell is a node with the number of its free {unit}s.",
-            "domains": f"Each cell is a domain: free of all {unit}s. Too many nodes to draw each.",
-        }[layout.detail]
         where = f" They are grouped by {layout.key}." if layout.key else ""
-        text = f"{grain}{where} The deeper the shade, the more is free."
+        grain = {
+            "slots": f"Each cell is a node, its free {unit}s and a slot for each {unit}.{where}",
+            "nodes": f"Each cell is a node with the number of its free {unit}s.{where}",
+            "domains": f"Each cell is a domain of {layout.key or 'nodes next to one another'} with "
+            f"its free and all {unit}s; there are too many nodes to draw each.",
+        }[layout.detail]
+        text = f"{grain} The deeper the shade, the more is free."
     return section(
         "fleet",
         "The fleet, before and after" if len(drawings) > 1 else "The fleet",

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from gangplan.report.heatmap import grade
-from gangplan.report.layout import name_domain, short_key
-from gangplan.report.svg import Drawing, box, tip, words
-from gangplan.tables import count
+from gangplan.reporting.heatmap import grade
+from gangplan.reporting.layout import name_domain, short_key
+from gangplan.reporting.numbers import count
+from gangplan.reporting.svg import Drawing, box, tip, words
 from topology.levels import NO_DOMAIN
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gangplan.report.changes import Changes, View
-    from gangplan.report.fleet import Fleet
+    from gangplan.reporting.changes import Changes, View
+    from gangplan.reporting.fleet import Fleet
     from topology.levels import DomainColumn
 
 __all__ = ["draw_tree", "find_ranges"]

@@ -73,7 +73,7 @@ _GROUPS: Final = (
 
 
 def _read(file: str) -> str:
-    return files("gangplan.report").joinpath(file).read_text(encoding="utf-8").strip()
+    return files("gangplan.reporting").joinpath(file).read_text(encoding="utf-8").strip()
 
 
 _PICTURE: Final = _read("picture.css") + "".join(

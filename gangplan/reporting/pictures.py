@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from gangplan.report.heatmap import draw_heat_map, legend_entries
-from gangplan.report.layout import arrange
-from gangplan.report.markup import cut, make, to_svg
-from gangplan.report.svg import CHARACTER_WIDTH, Drawing, box, stand_alone, words
-from gangplan.report.tree import draw_tree
-from gangplan.report.victims import draw_victims
-from gangplan.report.waves import draw_waves
+from gangplan.reporting.heatmap import draw_heat_map, legend_entries
+from gangplan.reporting.layout import arrange
+from gangplan.reporting.markup import cut, make, to_svg
+from gangplan.reporting.svg import CHARACTER_WIDTH, Drawing, box, stand_alone, words
+from gangplan.reporting.tree import draw_tree
+from gangplan.reporting.victims import draw_victims
+from gangplan.reporting.waves import draw_waves
 from topology.errors import RequestError
 
 if TYPE_CHECKING:
     from gangplan.options import PictureName
-    from gangplan.report.layout import Layout
-    from gangplan.report.source import Source
+    from gangplan.reporting.layout import Layout
+    from gangplan.reporting.source import Source
 
 __all__ = ["MOST_BADGES", "draw_heat_maps", "draw_picture", "lay_out", "turn_into_png"]
 
