@@ -57,7 +57,8 @@ class Changes:
     after: View
     badges: Mapping[str, Badge]
     roles: Mapping[str, tuple[str, ...]]
-    """What the plan does with each badged group: "placed", "would be evicted", "would move"."""
+    """What the plan does with each badged group: "placed" ("would fit" of an explanation),
+    "would be evicted", "would move"."""
     touched: frozenset[int]
     """Nodes on which something changes."""
     unknown_nodes: int = 0
@@ -87,7 +88,10 @@ def find_changes(fleet: Fleet, plan: Plan) -> Changes:
 
     roles: dict[str, list[str]] = {}
     for owners, role in (
-        ([owner for owner, _ in placed.values()], "placed"),
+        (
+            [owner for owner, _ in placed.values()],
+            "would fit" if plan.request.command == "explain" else "placed",
+        ),
         ([evicted[pod][0] for pod in sorted(evicted)], "would be evicted"),
         ([moved[pod][0] for pod in sorted(moved)], "would move"),
     ):

@@ -218,7 +218,7 @@ class _Painter:
             return []
         # A patch of plain colour keeps the letter legible on hatching and between slots; hatching
         # still shows around it.
-        side, center = min(w, 4.0 + 5 * len(badge.letter)), x + w / 2
+        side, center = min(w, (8.0 if w > 16 else 4.0) + 5 * len(badge.letter)), x + w / 2
         is_large = h > 10 and w >= 9 and not pattern
         rim = 1 if h <= 10 or not pattern else 3
         text = f"{'' if is_large else 's '}b c i{badge.color}"

@@ -105,7 +105,7 @@ def show_table(
         for i in range(len(headings))
     ]
     head = [
-        make("th", text, scope="col", class_="num" if number else None)
+        make("th", text, scope="col", class_="num" if number else None if text else "mark")
         for text, number in zip(headings, numeric, strict=True)
     ]
     body = []
