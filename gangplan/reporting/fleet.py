@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gangplan.inspection import find_owners
+from gangplan.inspection import find_owners, is_schedulable
 from optimizer.fragmentation import count_free_gpus
 from topology.errors import RequestError
 from topology.graph import find_trees
 from topology.levels import DomainColumn, build_column, find_keys_in_use
-from topology.model import HOSTNAME, NO_GROUP, Node, is_gpu
+from topology.model import HOSTNAME, NO_GROUP, NO_NODE, Node, is_gpu
 from topology.usage import count_usage
 
 if TYPE_CHECKING:
@@ -91,28 +91,26 @@ def _build_trees(
 def fleet_of_snapshot(snapshot: Snapshot) -> Fleet:
     """Return the fleet of a snapshot, its pods with what they hold."""
     nodes, pods = snapshot.nodes, snapshot.pods
-    open_gpus = count_free_gpus(snapshot)
     spec_amounts = np.array([spec.gpus for spec in pods.specs] or [0], np.int64)
     unit = "GPU"
-    if open_gpus.allocatable.any():
-        usage = count_usage(snapshot)
-        columns = [r for r, name in enumerate(usage.resources) if is_gpu(name)]
-        capacity = usage.allocatable[:, columns].sum(axis=1)
+    usage = count_usage(snapshot)
+    columns = [r for r, name in enumerate(usage.resources) if is_gpu(name)]
+    capacity = usage.allocatable[:, columns].sum(axis=1)
+    if capacity.any():
         used = usage.used[:, columns].sum(axis=1)
-        # A node with GPUs left that count as none keeps new pods away.
-        is_open = ~((capacity > used) & (open_gpus.free == 0))
+        is_open = _find_open(snapshot)
     elif snapshot.devices:
         unit, (capacity, used) = "device", _count_devices(snapshot)
         spec_amounts = np.array(
             [_count_claimed(spec.claims) for spec in pods.specs] or [0], np.int64
         )
-        is_open = np.array([n.ready and not n.unschedulable for n in nodes], np.bool_)
+        is_open = np.array([is_schedulable(node) for node in nodes], np.bool_)
     else:
         unit = "CPU"
         usage = count_usage(snapshot, ("cpu",))
         capacity, used = usage.allocatable[:, 0] // 1000, -(-usage.used[:, 0] // 1000)
         spec_amounts = np.array([-(-spec.request("cpu") // 1000) for spec in pods.specs] or [0])
-        is_open = np.array([n.ready and not n.unschedulable for n in nodes], np.bool_)
+        is_open = np.array([is_schedulable(node) for node in nodes], np.bool_)
     owners = find_owners(snapshot).tolist()
     holds = pods.holds_room.tolist()
     amounts = spec_amounts[pods.spec].tolist()
@@ -130,6 +128,16 @@ def fleet_of_snapshot(snapshot: Snapshot) -> Fleet:
     names = tuple(node.name for node in nodes)
     trees = _build_trees(nodes, find_keys_in_use(snapshot))
     return Fleet(names, capacity, used, is_open, held, trees, unit, index=_index(names))
+
+
+def _find_open(snapshot: Snapshot) -> NDArray[np.bool_]:
+    """Return bool[N]: nodes whose GPUs count as free once no pod holds them."""
+    nowhere = np.full_like(snapshot.pods.node, NO_NODE)
+    empty = replace(snapshot, pods=replace(snapshot.pods, node=nowhere))
+    gpus = count_free_gpus(empty)
+    takes = np.array([is_schedulable(node) for node in snapshot.nodes], np.bool_)
+    is_open: NDArray[np.bool_] = np.where(gpus.allocatable > 0, gpus.free > 0, takes)
+    return is_open
 
 
 def _count_claimed(claims: Sequence[ClaimNeed]) -> int:

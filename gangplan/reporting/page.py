@@ -261,7 +261,7 @@ def _show_notices(
         return None
     tables = []
     if errors:
-        rows: list[list[Cell]] = [[k, name(o), make("code", f), m] for k, o, f, m in errors]
+        rows: list[list[Cell]] = [[k, name(o), name(f), m] for k, o, f, m in errors]
         tables.append(
             show_table("Set aside, not planned with", ["Kind", "Object", "Field", "Problem"], rows)
         )

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gangplan.reporting.changes import Badge
 
 __all__ = [
+    "MOST_CHARACTERS",
     "MOST_PODS",
     "MOST_ROWS",
     "Cell",
@@ -29,6 +30,8 @@ MOST_ROWS: Final = 500
 MOST_PODS: Final = 2000
 """Rows of a folded table of pods."""
 
+MOST_CHARACTERS: Final = 2000
+"""Longest text of a cell."""
 SHORT_NAME: Final = 48
 """Characters up to which a name is kept on one line."""
 
@@ -112,8 +115,13 @@ def show_table(
     for row in rows[:most]:
         cells = []
         for i, cell in enumerate(row):
-            kind = "num" if isinstance(cell, int) else "wide" if i in wide else None
-            content = f"{cell:,}" if isinstance(cell, int) else cell
+            is_long = i in wide or (isinstance(cell, str) and len(cell) > SHORT_NAME)
+            kind = "num" if isinstance(cell, int) else "wide" if is_long else None
+            content: Child | list[Child]
+            if isinstance(cell, int):
+                content = f"{cell:,}"
+            else:
+                content = cut(cell, MOST_CHARACTERS) if isinstance(cell, str) else cell
             cells.append(make("td", content, class_=kind))
         body.append(make("tr", cells))
     left = len(rows) - most

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gangplan.reporting.markup import Child, make
+from gangplan.reporting.markup import Child, cut, make
 from gangplan.reporting.numbers import count
 from gangplan.reporting.parts import (
+    MOST_CHARACTERS,
     MOST_PODS,
     badge,
     fold,
@@ -216,10 +217,10 @@ def show_not_placed(plan: Plan) -> Element | None:
     for group in groups:
         message: list[Child] = []
         if group.cause is not None:
-            message.append(group.cause.message)
+            message.append(cut(group.cause.message, MOST_CHARACTERS))
             event = group.cause.details.get("event")
             if event:
-                message.append(make("div", str(event), class_="note"))
+                message.append(make("div", cut(str(event), MOST_CHARACTERS), class_="note"))
         word = make("span", group.cause.name, class_="word") if group.cause else None
         rows.append([name(group.group), group.priority, len(group.pending_pods), word, message])
     return section(
