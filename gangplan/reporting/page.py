@@ -21,6 +21,7 @@ from gangplan.reporting.plan_sections import (
     show_criteria,
     show_evictions,
     show_figures,
+    show_goals,
     show_moves,
     show_not_placed,
     show_placed,
@@ -66,6 +67,8 @@ def build_page(source: Source, notes: Sequence[str] = ()) -> str:
     else:
         title, lead = "Scenarios", "One plan for each scenario."
         parts = show_scenarios(source.scenarios)
+        if not source.fleet.is_partial:
+            parts += [_show_maps(source), _show_tree(source)]
     shown = [part for part in parts if part is not None]
     page = make(
         "html",
@@ -151,6 +154,7 @@ def _plan_parts(source: Source) -> list[Element | None]:
         show_figures(plan, fleet, changes),
         show_violations(plan),
         _show_notices(plan.conditional, plan.warnings, errors),
+        show_goals(source.goals),
         _show_maps(source),
         show_not_placed(plan),
         show_evictions(plan, fleet, changes, victims) if victims is not None else None,

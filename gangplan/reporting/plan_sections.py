@@ -20,12 +20,13 @@ from gangplan.reporting.parts import (
 from gangplan.reporting.victims import find_victims
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from gangplan.reporting.changes import Changes
     from gangplan.reporting.fleet import Fleet
     from gangplan.reporting.markup import Element
     from gangplan.reporting.parts import Cell
+    from gangplan.reporting.source import Goal
     from topology.plan import GroupPlan, Plan
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "show_criteria",
     "show_evictions",
     "show_figures",
+    "show_goals",
     "show_moves",
     "show_not_placed",
     "show_placed",
@@ -269,6 +271,20 @@ def show_evictions(plan: Plan, fleet: Fleet, changes: Changes, picture: Element)
                 "Pods that would be evicted", ["Pod", "Node", "Reason", "For"], pods, most=MOST_PODS
             ),
         ),
+    )
+
+
+def show_goals(goals: Sequence[Goal]) -> Element | None:
+    """Return what a re-packing was for and what came of it."""
+    if not goals:
+        return None
+    rows: list[list[Cell]] = [
+        [name(g.goal), f"{g.reached:,} of {g.wanted:,}", g.reason or ""] for g in goals
+    ]
+    return section(
+        "goals",
+        "Goals",
+        show_table("Domains and nodes that were to be empty", ["Goal", "Reached", "Why not"], rows),
     )
 
 

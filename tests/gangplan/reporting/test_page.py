@@ -181,16 +181,38 @@ def test_comparison() -> None:
     assert "Placed only by this plan: ml/new" in page.text
 
 
+def test_goals() -> None:
+    plan = make_full_plan(make_fleet())
+    goals = [{"goal": "free rack:2", "wanted": 2, "reached": 1, "reason": "r1 is pinned"}]
+    page = Reader(gangplan.report({**plan.to_dict(), "goals": goals}))
+    assert "free rack:2 1 of 2 r1 is pinned" in page.text
+
+
 def test_scenarios() -> None:
     plan = make_full_plan(make_fleet())
     document = {
         "kind": "WhatIf",
         "snapshot": dict(plan.snapshot),
-        "scenarios": [{"name": name, "plan": plan.to_dict()} for name in ("base", "<two>")],
+        "base": {"groupsPlaced": 1},
+        "scenarios": [
+            {
+                "name": "<two>",
+                "row": {"groupsPlaced": 3, "groupsNotPlaced": 1},
+                "change": {"groupsPlaced": 2},
+                "plan": None,
+            },
+            {"name": "drained", "plan": plan.to_dict()},
+            {"name": "odd", "error": "no such node", "plan": None},
+        ],
     }
     page = Reader(gangplan.report(document))
-    assert "base 1 of 2 4 2 1 bound NOT VALID" in page.text
-    assert "<two>" in page.text
+    for want_text in (
+        "as it is 1",
+        "<two> 3 (+2) 1 not placed",
+        "drained 4 2 NOT VALID",
+        "odd not answered: no such node",
+    ):
+        assert want_text in page.text
 
 
 @pytest.mark.parametrize(
@@ -200,6 +222,8 @@ def test_scenarios() -> None:
         pytest.param({"groups": 3}, "plan: groups: must be a list", id="field of a plan"),
         pytest.param({"kind": "Inspection"}, "inspection: ", id="not an inspection"),
         pytest.param({"kind": "WhatIf"}, "scenarios: must be a list", id="no scenarios"),
+        pytest.param({"kind": "WhatIf", "scenarios": [{}]}, "scenarios.0..name: is", id="scenario"),
+        pytest.param({"goals": [{"goal": "free"}]}, "goals: an entry is not whole", id="goal"),
         pytest.param(
             {"comparison": {"replay": {"kind": "Plan"}}}, "is missing", id="half a comparison"
         ),
