@@ -29,7 +29,6 @@ from gangplan.options import (
     Objective,
     Output,
     Pdb,
-    Picture,
     Preempt,
     Quiet,
     Release,
@@ -38,6 +37,7 @@ from gangplan.options import (
     Snapshots,
     Strict,
 )
+from gangplan.report_command import report
 from gangplan.streams import Streams
 from topology.errors import GangplanError, RequestError
 
@@ -306,48 +306,7 @@ def verify(
     return ANSWERED if verdict.is_valid else FAILED
 
 
-@app.command()
-def report(
-    context: typer.Context,
-    answer: Annotated[
-        str,
-        typer.Argument(
-            metavar="PLAN",
-            help="A plan or an inspection as `-o json` or `-o yaml` printed it; - for standard "
-            "input.",
-            show_default=False,
-        ),
-    ],
-    output: Annotated[
-        Path,
-        typer.Option(
-            "-O",
-            "--output",
-            metavar="FILE",
-            help="The page (.html), or one picture (.svg, .png).",
-            show_default=False,
-        ),
-    ],
-    snapshot: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--snapshot",
-            metavar="SNAPSHOT",
-            help="What the plan was made from, to draw the whole fleet; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    picture: Picture = None,
-    strict: Strict = False,
-    quiet: Quiet = False,
-    no_color: NoColor = False,
-) -> int:
-    """Show an answer as one page with pictures."""
-    streams = open_streams(context, quiet, no_color)
-    from gangplan.reporting.command import write_report
-
-    write_report(answer, output, snapshot or [], picture, strict=strict, streams=streams)
-    return ANSWERED
+app.command("report")(report)
 
 
 @app.command()

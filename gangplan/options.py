@@ -20,8 +20,6 @@ __all__ = [
     "Output",
     "Pdb",
     "PdbMode",
-    "Picture",
-    "PictureName",
     "Preempt",
     "Quiet",
     "Release",
@@ -35,7 +33,6 @@ __all__ = [
 FormatName = Literal["table", "wide", "json", "yaml", "name"]
 ReleaseName = Literal["1.35", "1.36", "1.37"]
 PdbMode = Literal["soft", "hard"]
-PictureName = Literal["heatmap", "tree", "waves", "victims"]
 EffortName = Literal["quick", "normal", "thorough"]
 
 Snapshots = Annotated[
@@ -151,12 +148,4 @@ Quiet = Annotated[
 ]
 NoColor = Annotated[
     bool, typer.Option("--no-color", envvar="GANGPLAN_NO_COLOR", help="No colours.")
-]
-Picture = Annotated[
-    PictureName | None,
-    typer.Option(
-        "--picture",
-        help="Which picture a .svg or .png holds. Default: heatmap.",
-        show_default=False,
-    ),
 ]

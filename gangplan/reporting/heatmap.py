@@ -27,7 +27,7 @@ __all__ = ["draw_heat_map", "grade", "legend_entries"]
 MOST_TICKS: Final = 16
 _GAP: Final = 10
 MOST_LARGE_CELLS: Final = 500
-"""Beyond, cells of nodes are drawn smaller."""
+"""Beyond, cells of nodes in maps side by side are drawn smaller."""
 _LABEL: Final = 12
 
 _PATTERNS: Final = {"evicted": "hatch", "leaves": "dots"}
@@ -135,7 +135,8 @@ class _Painter:
             self.cell = min(widest, fitting) if fitting >= narrowest else widest
             return self._draw_slots, self.cell, 34
         if layout.detail == "nodes":
-            self.cell = 24 if len(self.fleet.nodes) <= MOST_LARGE_CELLS else 17
+            is_roomy = len(self.fleet.nodes) <= MOST_LARGE_CELLS or self.drawing.width > 1000
+            self.cell = 24 if is_roomy else 17
             return self._draw_node, self.cell, 26
         return self._draw_node, 88, 28
 

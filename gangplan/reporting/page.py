@@ -151,7 +151,7 @@ def _plan_parts(source: Source) -> list[Element | None]:
     waves = show_in_page(draw_waves(plan, changes, WIDE)) if plan.moves else None
     errors = [(e.kind, e.object, e.field, e.message) for e in plan.errors]
     return [
-        show_figures(plan, fleet, changes),
+        show_figures(plan, fleet, changes, source.goals),
         show_violations(plan),
         _show_notices(plan.conditional, plan.warnings, errors),
         show_goals(source.goals),

@@ -15,7 +15,7 @@ from gangplan.reporting.waves import draw_waves
 from topology.errors import RequestError
 
 if TYPE_CHECKING:
-    from gangplan.options import PictureName
+    from gangplan.report_command import PictureName
     from gangplan.reporting.layout import Layout
     from gangplan.reporting.source import Source
 

@@ -61,21 +61,24 @@ def in_order(plan: Plan) -> list[GroupPlan]:
     return sorted(plan.groups, key=lambda g: (-g.priority, g.group))
 
 
-def show_figures(plan: Plan, fleet: Fleet, changes: Changes) -> Element:
+def show_figures(plan: Plan, fleet: Fleet, changes: Changes, goals: Sequence[Goal]) -> Element:
     """Return the headline figures."""
-    placed = sum(g.outcome == "placed" for g in plan.groups)
-    pods = sum(len(g.pods) for g in plan.groups)
-    waiting = sum(len(g.pending_pods) for g in plan.groups)
-    verb = "would fit now" if plan.request.command == "explain" else "placed"
-    tiles = [
-        tile(
-            f"Groups {verb}",
-            f"{placed:,} of {len(plan.groups):,}",
-            f"{pods:,} of {count(pods + waiting, 'pod')}",
+    tiles = []
+    if goals:
+        reached, wanted = sum(g.reached for g in goals), sum(g.wanted for g in goals)
+        state = "good" if reached >= wanted else "bad"
+        tiles.append(
+            tile("Emptied", f"{reached:,} of {wanted:,}", "domains and nodes", state=state)
         )
-    ]
-    if "gpusPlaced" in plan.criteria:
-        tiles.append(tile(f"GPUs {verb}", f"{plan.criteria['gpusPlaced']:,}"))
+    if plan.groups:
+        placed = sum(g.outcome == "placed" for g in plan.groups)
+        pods = sum(len(g.pods) for g in plan.groups)
+        waiting = sum(len(g.pending_pods) for g in plan.groups)
+        verb = "would fit now" if plan.request.command == "explain" else "placed"
+        share = f"{pods:,} of {count(pods + waiting, 'pod')}"
+        tiles.append(tile(f"Groups {verb}", f"{placed:,} of {len(plan.groups):,}", share))
+        if "gpusPlaced" in plan.criteria:
+            tiles.append(tile(f"GPUs {verb}", f"{plan.criteria['gpusPlaced']:,}"))
     tiles.append(_bound_tile(plan))
     if plan.evictions or plan.request.preempt:
         units = plan.criteria.get("victimUnits", len({e.group or e.pod for e in plan.evictions}))

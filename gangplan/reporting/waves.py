@@ -130,6 +130,8 @@ def _say_moves(moves: Sequence[Move], wide: float) -> tuple[str, str]:
     if len(moves) == 1:
         move = moves[0]
         text = f"{move.step}. {move.source} → {move.target}"
+        if move.source == move.target:
+            text = f"{move.step}. {move.source}, in place"
         return (text if len(text) * 5.7 < wide - 12 else f"{move.step}."), steps[0]
     return count(len(moves), "move"), shorten(steps, 5)
 

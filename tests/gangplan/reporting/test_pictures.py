@@ -17,7 +17,7 @@ from topology.errors import RequestError
 from topology.plan import Eviction, Move
 
 if TYPE_CHECKING:
-    from gangplan.options import PictureName
+    from gangplan.report_command import PictureName
 
 SVG = "{http://www.w3.org/2000/svg}"
 

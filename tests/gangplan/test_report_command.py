@@ -12,7 +12,7 @@ import pytest
 
 from gangplan.cli import run
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 CASES = ROOT / "tests/cases"
 VICTIMS = str(CASES / "preempt-pdb-two-domains/snapshot.yaml")
 RACKS = str(CASES / "place-fragmented-racks/snapshot.yaml")

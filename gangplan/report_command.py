@@ -1,26 +1,74 @@
-"""The steps of `gangplan report`: read the answer and its fleet, write a page or a picture."""
+"""The command `report`: an answer that an earlier command printed in, a page or a picture out."""
 
-from __future__ import annotations
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
 
-from typing import TYPE_CHECKING
+import typer
 
-from gangplan.answers import read_input
-from gangplan.plan_files import load_document
-from gangplan.reporting.source import read_source
-from gangplan.streams import write_answer
+from gangplan.answers import open_streams, read_input
+from gangplan.options import NoColor, Quiet, Strict
+from gangplan.streams import Streams, write_answer
 from topology.errors import RequestError
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+__all__ = ["PictureName", "report"]
 
-    from gangplan.options import PictureName
-    from gangplan.streams import Streams
+PictureName = Literal["heatmap", "tree", "waves", "victims"]
 
-__all__ = ["write_report"]
+Answer = Annotated[
+    str,
+    typer.Argument(
+        metavar="PLAN",
+        help="A plan or an inspection as `-o json` or `-o yaml` printed it; - for standard input.",
+        show_default=False,
+    ),
+]
+Page = Annotated[
+    Path,
+    typer.Option(
+        "-O",
+        "--output",
+        metavar="FILE",
+        help="The page (.html), or one picture (.svg, .png).",
+        show_default=False,
+    ),
+]
+Fleet = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--snapshot",
+        metavar="SNAPSHOT",
+        help="What the plan was made from, to draw the whole fleet; may be repeated.",
+        show_default=False,
+    ),
+]
+Picture = Annotated[
+    PictureName | None,
+    typer.Option(
+        "--picture",
+        help="Which picture a .svg or .png holds. Default: heatmap.",
+        show_default=False,
+    ),
+]
 
 
-def write_report(
+def report(
+    context: typer.Context,
+    answer: Answer,
+    output: Page,
+    snapshot: Fleet = None,
+    picture: Picture = None,
+    strict: Strict = False,
+    quiet: Quiet = False,
+    no_color: NoColor = False,
+) -> int:
+    """Show an answer as one page with pictures."""
+    streams = open_streams(context, quiet, no_color)
+    _write_report(answer, output, snapshot or [], picture, strict=strict, streams=streams)
+    return 0
+
+
+def _write_report(
     answer: str,
     output: Path,
     snapshots: Sequence[str],
@@ -29,19 +77,9 @@ def write_report(
     strict: bool,
     streams: Streams,
 ) -> None:
-    """Write an answer as a page, or one picture of it.
+    from gangplan.plan_files import load_document
+    from gangplan.reporting.source import read_source
 
-    Args:
-      answer: Path of a Plan, Inspection or WhatIf document.
-      output: Where to; its ending says what: .html, .svg or .png.
-      snapshots: What the answer was made from; none: draw what it names itself.
-      picture: Which picture; None for a page, or for the heat map.
-      strict: Any invalid object of the snapshot is fatal.
-      streams: Takes progress and warnings.
-
-    Raises:
-      RequestError: When the document or an option cannot be used, or the file not be written.
-    """
     ending = output.suffix.lower()
     if ending not in (".html", ".htm", ".svg", ".png"):
         raise RequestError(
