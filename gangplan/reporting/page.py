@@ -16,11 +16,11 @@ from gangplan.reporting.markup import make, to_html
 from gangplan.reporting.numbers import count
 from gangplan.reporting.parts import badge, fold, name, section, show_table
 from gangplan.reporting.pictures import MOST_BADGES, WIDE, draw_heat_maps, lay_out
+from gangplan.reporting.plan_figures import show_figures
 from gangplan.reporting.plan_sections import (
     show_comparison,
     show_criteria,
     show_evictions,
-    show_figures,
     show_goals,
     show_moves,
     show_not_placed,
@@ -60,6 +60,8 @@ def build_page(source: Source, notes: Sequence[str] = ()) -> str:
     """
     if source.plan is not None:
         title, lead = _TITLES[source.plan.request.command]
+        if source.is_replay:
+            lead = "What kube-scheduler's own steps would do."
         parts = _plan_parts(source)
     elif source.inspection is not None:
         title, lead = "Fleet", "What was read: nodes, free GPUs, groups that wait."
@@ -151,7 +153,7 @@ def _plan_parts(source: Source) -> list[Element | None]:
     waves = show_in_page(draw_waves(plan, changes, WIDE)) if plan.moves else None
     errors = [(e.kind, e.object, e.field, e.message) for e in plan.errors]
     return [
-        show_figures(plan, fleet, changes, source.goals),
+        show_figures(source, plan),
         show_violations(plan),
         _show_notices(plan.conditional, plan.warnings, errors),
         show_goals(source.goals),

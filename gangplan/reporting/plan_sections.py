@@ -1,4 +1,4 @@
-"""What a plan says in words and tables: figures, groups, causes, evictions, moves, proof."""
+"""What a plan says in words and tables: groups, causes, evictions, moves, proof."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from gangplan.reporting.parts import (
     name,
     section,
     show_table,
-    tile,
 )
 from gangplan.reporting.victims import find_victims
 
@@ -34,7 +33,6 @@ __all__ = [
     "show_comparison",
     "show_criteria",
     "show_evictions",
-    "show_figures",
     "show_goals",
     "show_moves",
     "show_not_placed",
@@ -59,89 +57,6 @@ CAUSES: Final = {
 def in_order(plan: Plan) -> list[GroupPlan]:
     """Return the groups, highest priority first."""
     return sorted(plan.groups, key=lambda g: (-g.priority, g.group))
-
-
-def show_figures(plan: Plan, fleet: Fleet, changes: Changes, goals: Sequence[Goal]) -> Element:
-    """Return the headline figures."""
-    tiles = []
-    if goals:
-        reached, wanted = sum(g.reached for g in goals), sum(g.wanted for g in goals)
-        state = "good" if reached >= wanted else "bad"
-        tiles.append(
-            tile("Emptied", f"{reached:,} of {wanted:,}", "domains and nodes", state=state)
-        )
-    if plan.groups:
-        placed = sum(g.outcome == "placed" for g in plan.groups)
-        pods = sum(len(g.pods) for g in plan.groups)
-        waiting = sum(len(g.pending_pods) for g in plan.groups)
-        verb = "would fit now" if plan.request.command == "explain" else "placed"
-        share = f"{pods:,} of {count(pods + waiting, 'pod')}"
-        tiles.append(tile(f"Groups {verb}", f"{placed:,} of {len(plan.groups):,}", share))
-        if "gpusPlaced" in plan.criteria:
-            tiles.append(tile(f"GPUs {verb}", f"{plan.criteria['gpusPlaced']:,}"))
-    tiles.append(_bound_tile(plan))
-    if plan.evictions or plan.request.preempt:
-        units = plan.criteria.get("victimUnits", len({e.group or e.pod for e in plan.evictions}))
-        gpus = plan.criteria.get("victimGpus")
-        tiles.append(
-            tile(
-                "Would be evicted",
-                count(len(plan.evictions), "pod"),
-                f"in {count(units, 'unit')}" if units else None,
-                f"{count(gpus, 'GPU')} held" if gpus else None,
-            )
-        )
-    if plan.moves or plan.request.command == "repack":
-        waves = len({m.wave for m in plan.moves})
-        gpus = plan.criteria.get("movedGpus")
-        tiles.append(
-            tile(
-                "Would move",
-                count(len({m.pod for m in plan.moves}), "pod"),
-                f"{count(len(plan.moves), 'move')} in {count(waves, 'wave')}",
-                f"{count(gpus, 'GPU')} moved" if gpus else None,
-            )
-        )
-    if not fleet.is_partial:
-        tiles.append(_free_tile(fleet, changes))
-    tiles.append(_verdict_tile(plan))
-    return make("dl", tiles, class_="tiles")
-
-
-def _bound_tile(plan: Plan) -> Element:
-    bound = plan.bound
-    value = plan.criteria.get(bound.criterion)
-    shown = "no value" if value is None else f"{bound.criterion} {value:,}"
-    if bound.proof == "optimal":
-        return tile("Proof", "optimal", f"{shown}: no plan is better", state="good")
-    if bound.value is None or bound.proof == "none":
-        return tile("Proof", "none", "good, not proven best")
-    gap = "" if bound.gap is None else f", gap {100 * bound.gap:.1f} %"
-    return tile("Proof", "bound", f"{shown}; no plan beats {bound.value:,}{gap}")
-
-
-def _free_tile(fleet: Fleet, changes: Changes) -> Element:
-    before, after = int(changes.before.free.sum()), int(changes.after.free.sum())
-    offers = fleet.capacity > 0
-    whole = [
-        int(((view.free == fleet.capacity) & offers).sum())
-        for view in (changes.before, changes.after)
-    ]
-    change = f"{before:,} → {after:,}" if before != after else f"{before:,}"
-    nodes = f"{whole[0]:,} → {whole[1]:,}" if whole[0] != whole[1] else f"{whole[0]:,}"
-    total = int(fleet.capacity.sum())
-    return tile(f"Free {fleet.unit}s", change, f"of {total:,}", f"wholly free nodes: {nodes}")
-
-
-def _verdict_tile(plan: Plan) -> Element:
-    verdict = plan.verification
-    if verdict is None:
-        return tile("Verification", "not verified", "run `gangplan verify`", state="bad")
-    checks = count(verdict.checks, "check")
-    if verdict.is_valid:
-        return tile("Verification", "✓ valid", f"{checks}, no violation", state="good")
-    broken = count(len(verdict.violations), "violation")
-    return tile("Verification", "✗ not valid", f"{checks}, {broken}", state="bad")
 
 
 def show_violations(plan: Plan) -> Element | None:
@@ -383,5 +298,5 @@ def show_comparison(plan: Plan, replay: Plan, saved: Mapping[str, int]) -> Eleme
         "Compared with kube-scheduler",
         make("p", "The same question, answered by a replay of kube-scheduler's own steps."),
         show_table("Criteria side by side", ["Criterion", "This plan", "Replay", "Saved"], rows),
-        [make("p", text, list_names(found)) for text, found in lines if found],
+        [make("div", text, list_names(found)) for text, found in lines if found],
     )

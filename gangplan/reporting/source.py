@@ -55,6 +55,8 @@ class Source:
     inspection: InspectionDocument | None = None
     scenarios: tuple[Scenario, ...] = ()
     goals: tuple[Goal, ...] = ()
+    is_replay: bool = False
+    """Whether the plan itself replays kube-scheduler."""
     replay: Plan | None = None
     """What kube-scheduler's own steps would do, where the plan was compared with them."""
     saved: Mapping[str, int] = field(default_factory=dict)
@@ -96,6 +98,7 @@ def read_source(document: Mapping[str, Any], snapshot: Snapshot | None = None) -
         changes,
         plan=plan,
         goals=tuple(map(_read_goal, document.get("goals") or ())),
+        is_replay=document["request"].get("policy") == "replay",
         replay=replay,
         saved=saved,
     )

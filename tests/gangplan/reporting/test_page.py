@@ -38,6 +38,7 @@ class Reader(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.attributes.append((tag, dict(attrs)))
+        assert not ("p" in self._open and tag in {"p", "div", "ul", "details", "table"})
         if tag not in EMPTY:
             self._open.append(tag)
 
@@ -178,7 +179,14 @@ def test_comparison() -> None:
     page = Reader(gangplan.report(document, snapshot))
     assert "Compared with kube-scheduler" in page.text
     assert "victimPods 2 5 3" in page.text
+    assert "Than kube-scheduler 3 fewer pods evicted" in page.text
     assert "Placed only by this plan: ml/new" in page.text
+
+
+def test_replay() -> None:
+    document = make_full_plan(make_fleet()).to_dict()
+    document["request"]["policy"] = "replay"
+    assert "What kube-scheduler's own steps would do." in Reader(gangplan.report(document)).text
 
 
 def test_goals() -> None:
