@@ -20,6 +20,13 @@ __all__ = [
 ]
 
 
+class InspectedDevices(msgspec.Struct, frozen=True, rename="camel"):
+    """An entry of `nodes[].devices`: devices of one class."""
+
+    total: int
+    free: int
+
+
 class InspectedNode(msgspec.Struct, frozen=True, rename="camel"):
     """An entry of `nodes`; amounts are Kubernetes quantities."""
 
@@ -28,6 +35,7 @@ class InspectedNode(msgspec.Struct, frozen=True, rename="camel"):
     free: dict[str, str]
     domains: dict[str, str]
     schedulable: bool
+    devices: dict[str, InspectedDevices] = {}
 
 
 class InspectedPod(msgspec.Struct, frozen=True, rename="camel"):

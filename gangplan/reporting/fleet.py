@@ -144,6 +144,11 @@ def _count_claimed(claims: Sequence[ClaimNeed]) -> int:
     return sum(number for claim in claims for _, number in claim.devices)
 
 
+def _find_main(sums: Mapping[str, int]) -> str:
+    """Return the device class of which there is the most."""
+    return max(sorted(sums), key=lambda name: sums[name])
+
+
 def _count_devices(snapshot: Snapshot) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return total and taken devices of the class with the most (i64[N] each).
 
@@ -152,7 +157,7 @@ def _count_devices(snapshot: Snapshot) -> tuple[NDArray[np.int64], NDArray[np.in
     sums: dict[str, int] = {}
     for device in snapshot.devices:
         sums[device.device_class] = sums.get(device.device_class, 0) + device.total
-    main = max(sorted(sums), key=lambda name: sums[name])
+    main = _find_main(sums)
     total = np.zeros(len(snapshot.nodes), np.int64)
     free = np.zeros_like(total)
     for device in snapshot.devices:
@@ -165,7 +170,8 @@ def _count_devices(snapshot: Snapshot) -> tuple[NDArray[np.int64], NDArray[np.in
 def fleet_of_inspection(document: InspectionDocument) -> Fleet:
     """Return the fleet of an Inspection document.
 
-    Taints are not in the document, so a node counts as open when it is schedulable.
+    Taints are not in the document, so a node counts as open when it is schedulable; nor are
+    claims, so pods hold no devices of their own.
 
     Raises:
       RequestError: When an amount is no quantity.
@@ -174,29 +180,52 @@ def fleet_of_inspection(document: InspectionDocument) -> Fleet:
     nodes = [Node(entry.node, entry.domains) for entry in entries]
     names = tuple(node.name for node in nodes)
     index = _index(names)
-    capacity = np.array([_count_gpus(e.allocatable, e.node) for e in entries], np.int64)
-    free = np.array([_count_gpus(e.free, e.node) for e in entries], np.int64)
     is_open = np.array([e.schedulable for e in entries], np.bool_)
+    classes: dict[str, int] = {}
+    for entry in entries:
+        for name, devices in entry.devices.items():
+            classes[name] = classes.get(name, 0) + devices.total
+    unit = "GPU"
+    offered = [(_count_gpus(e.allocatable, e.node), _count_gpus(e.free, e.node)) for e in entries]
+    if not any(total for total, _ in offered) and any(classes.values()):
+        unit, main = "device", _find_main(classes)
+        counts = [e.devices.get(main) for e in entries]
+        offered = [(d.total, d.free) if d else (0, 0) for d in counts]
+    elif not any(total for total, _ in offered):
+        unit = "CPU"
+        offered = [
+            (_count_cpus(e.allocatable, e.node), _count_cpus(e.free, e.node)) for e in entries
+        ]
+    count_fn = _count_cpus if unit == "CPU" else _count_gpus
     priorities = {g.group: g.priority for g in document.groups}
     held = {
         pod.pod: Holding(
             pod.group or pod.pod,
             index.get(pod.node or "", -1) if pod.state == "bound" else -1,
-            _count_gpus(pod.requests, pod.pod),
+            count_fn(pod.requests, pod.pod),
             priorities.get(pod.group or "", 0),
         )
         for pod in document.pods
     }
     keys = sorted({key for node in nodes for key in node.labels})
     trees = _build_trees(nodes, keys)
-    return Fleet(names, capacity, capacity - free, is_open, held, trees, index=index)
+    capacity, free = np.array(offered, np.int64).reshape(-1, 2).T
+    return Fleet(names, capacity, capacity - free, is_open, held, trees, unit, index=index)
 
 
 def _count_gpus(amounts: Mapping[str, str], of: str) -> int:
+    return sum(_parse(amount, name, of) for name, amount in amounts.items() if is_gpu(name))
+
+
+def _count_cpus(amounts: Mapping[str, str], of: str) -> int:
+    return _parse(amounts.get("cpu", "0"), "cpu", of) // 1000
+
+
+def _parse(amount: str, resource: str, of: str) -> int:
     from data.quantities import parse_quantity
 
     try:
-        return sum(parse_quantity(amount, name) for name, amount in amounts.items() if is_gpu(name))
+        return parse_quantity(amount, resource)
     except ValueError as problem:
         raise RequestError(f"inspection: {of}: {problem}; print it anew") from None
 

@@ -175,7 +175,7 @@ class _Painter:
 
     def _outline(self, node: int, x: float, y: float, w: float, h: float) -> None:
         if node in self.changes.touched:
-            self.drawing.add(box(x + 0.8, y + 0.8, w - 1.6, h - 1.6, "mark", tip(self._tell(node))))
+            self.drawing.add(box(x + 0.8, y + 0.8, w - 1.6, h - 1.6, "mark"))
 
     def _number(self, node: int) -> str:
         if not self.fleet.is_open[node]:
@@ -264,7 +264,7 @@ class _Painter:
                 words(
                     x + 84, y + 23, f"{changed} node{'s' if changed > 1 else ''}", f"s e n{level}"
                 ),
-                box(x + 0.8, y + 0.8, 86.4, 26.4, "mark", tip(told)),
+                box(x + 0.8, y + 0.8, 86.4, 26.4, "mark"),
             )
 
 

@@ -84,9 +84,15 @@ def test_units(
 ) -> None:
     snapshot = make_snapshot([node], make_pods("p", 1, spec=spec, on="n0"), devices=devices)  # type: ignore[arg-type]
     fleet = fleet_of_snapshot(snapshot)
-    assert fleet.unit == want_unit
-    assert fleet.capacity.tolist() == want_capacity
-    assert fleet.free.tolist() == want_free
+    assert (fleet.unit, fleet.capacity.tolist(), fleet.free.tolist()) == (
+        want_unit,
+        want_capacity,
+        want_free,
+    )
+    inspected = fleet_of_inspection(inspection_from_dict(gangplan.inspect(snapshot).to_dict()))
+    assert (inspected.unit, inspected.capacity.tolist()) == (want_unit, want_capacity)
+    if not node.taints:  # not in the document
+        assert inspected.free.tolist() == want_free
 
 
 def test_amounts_that_are_none_are_refused() -> None:
