@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from gangplan.reporting.fleet import Fleet
     from gangplan.reporting.markup import Element
 
-__all__ = ["draw_heat_map", "grade", "legend_entries"]
+__all__ = ["draw_heat_map", "grade", "legend_entries", "legend_owners"]
 
+MOST_BADGES: Final = 40
+"""Groups that a legend names."""
 MOST_TICKS: Final = 16
 _GAP: Final = 10
 MOST_LARGE_CELLS: Final = 500
@@ -275,7 +277,7 @@ def legend_entries(fleet: Fleet, changes: Changes, layout: Layout) -> list[tuple
         names = ("nothing free", "under a third", "under two thirds", "more", "all free")
         for level, text in enumerate(names):
             entries.append((box(0.5, 0.5, 17, 13, f"cell f{level}"), text))
-        if not bool(np.all(fleet.is_open)):
+        if layout.detail != "domains" and not bool(np.all(fleet.is_open)):
             entries.append((box(0.5, 0.5, 17, 13, "cell closed"), "× takes no new pods"))
     if layout.detail == "slots" and not fleet.is_partial:
         entries.append((box(0.5, 0.5, 17, 13, "busy"), "held by other pods"))
@@ -292,6 +294,12 @@ def legend_entries(fleet: Fleet, changes: Changes, layout: Layout) -> list[tuple
     if changes.touched:
         entries.append((box(1, 1, 16, 12, "mark"), "the plan changes something here"))
     return entries
+
+
+def legend_owners(changes: Changes, layout: Layout) -> tuple[list[str], int]:
+    """Return groups whose letters a legend explains, and how many more there are."""
+    owners = [] if layout.detail == "domains" else list(changes.badges)
+    return owners[:MOST_BADGES], max(len(owners) - MOST_BADGES, 0)
 
 
 def _sample(*classes: str) -> Element:

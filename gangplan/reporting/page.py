@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gangplan.reporting.domain_list import list_domains
-from gangplan.reporting.heatmap import legend_entries
+from gangplan.reporting.heatmap import legend_entries, legend_owners
 from gangplan.reporting.inspection_sections import (
     show_fleet_figures,
     show_levels,
@@ -15,7 +15,7 @@ from gangplan.reporting.inspection_sections import (
 from gangplan.reporting.markup import make, to_html
 from gangplan.reporting.numbers import count
 from gangplan.reporting.parts import badge, fold, name, section, show_table
-from gangplan.reporting.pictures import MOST_BADGES, WIDE, draw_heat_maps, lay_out
+from gangplan.reporting.pictures import WIDE, draw_heat_maps, lay_out
 from gangplan.reporting.plan_figures import show_figures
 from gangplan.reporting.plan_sections import (
     show_comparison,
@@ -228,12 +228,12 @@ def _show_legend(source: Source) -> Element:
         make("li", make("svg", sample, width=18, height=14, aria_hidden="true"), text)
         for sample, text in legend_entries(source.fleet, changes, lay_out(source))
     ]
+    named, left = legend_owners(changes, lay_out(source))
     owners = [
         make("li", badge(changes.badges, owner), name(owner), f" {', '.join(changes.roles[owner])}")
-        for owner in list(changes.badges)[:MOST_BADGES]
+        for owner in named
     ]
-    left = len(changes.badges) - MOST_BADGES
-    if left > 0:
+    if left:
         owners.append(make("li", f"and {left:,} more, in the tables below"))
     return make(
         "div",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from gangplan.reporting.heatmap import draw_heat_map, legend_entries
+from gangplan.reporting.heatmap import draw_heat_map, legend_entries, legend_owners
 from gangplan.reporting.layout import arrange
 from gangplan.reporting.markup import cut, make, to_svg
 from gangplan.reporting.svg import CHARACTER_WIDTH, Drawing, box, stand_alone, words
@@ -19,13 +19,11 @@ if TYPE_CHECKING:
     from gangplan.reporting.layout import Layout
     from gangplan.reporting.source import Source
 
-__all__ = ["MOST_BADGES", "draw_heat_maps", "draw_picture", "lay_out", "turn_into_png"]
+__all__ = ["draw_heat_maps", "draw_picture", "lay_out", "turn_into_png"]
 
 WIDE: Final = 1180.0
 HALF: Final = 580.0
 """Pixels of a picture that fills the page, and of one of two side by side."""
-MOST_BADGES: Final = 40
-"""Groups that a legend names."""
 LEGEND_COLUMNS: Final = 4
 
 
@@ -91,7 +89,7 @@ def _draw_legend(source: Source, num_maps: int) -> Drawing:
         x += wide + 8
     y += 26
     wide = drawing.width / LEGEND_COLUMNS
-    owners = list(changes.badges)[:MOST_BADGES]
+    owners, left = legend_owners(changes, lay_out(source))
     for i, owner in enumerate(owners):
         badge = changes.badges[owner]
         x, top = i % LEGEND_COLUMNS * wide, y + i // LEGEND_COLUMNS * 20
@@ -102,8 +100,8 @@ def _draw_legend(source: Source, num_maps: int) -> Drawing:
             words(x + 23, top + 11, text, room=wide - 30),
         )
     y += -(-len(owners) // LEGEND_COLUMNS) * 20
-    if len(changes.badges) > len(owners):
-        drawing.add(words(0, y + 11, f"and {len(changes.badges) - len(owners):,} more", "m"))
+    if left:
+        drawing.add(words(0, y + 11, f"and {left:,} more", "m"))
         y += 20
     drawing.height = y
     return drawing

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from builders import make_group, make_node, make_pods, make_snapshot, make_spec
@@ -15,8 +15,10 @@ from report_builders import make_fleet, make_full_plan
 
 import gangplan
 from gangplan.reporting.page import build_page
+from gangplan.reporting.plan_sections import CAUSES
 from gangplan.reporting.source import read_source
 from topology.errors import RequestError
+from topology.plan import CauseName
 
 CASES = Path(__file__).parents[2] / "cases"
 EMPTY = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source"}
@@ -187,6 +189,10 @@ def test_replay() -> None:
     document = make_full_plan(make_fleet()).to_dict()
     document["request"]["policy"] = "replay"
     assert "What kube-scheduler's own steps would do." in Reader(gangplan.report(document)).text
+
+
+def test_every_cause_has_its_line() -> None:
+    assert list(CAUSES) == list(get_args(CauseName))
 
 
 def test_goals() -> None:
