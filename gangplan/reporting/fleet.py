@@ -99,8 +99,11 @@ def fleet_of_snapshot(snapshot: Snapshot) -> Fleet:
     if capacity.any():
         used = usage.used[:, columns].sum(axis=1)
         is_open = _find_open(snapshot)
-    elif snapshot.devices:
-        unit, (capacity, used) = "device", _count_devices(snapshot)
+    elif devices := _list_devices(snapshot):
+        unit, main = "device", _find_main(devices.values())
+        counts = [devices.get(n, {}).get(main, (0, 0)) for n in range(len(nodes))]
+        capacity, free = np.array(counts, np.int64).T
+        used = capacity - free
         spec_amounts = np.array(
             [_count_claimed(spec.claims) for spec in pods.specs] or [0], np.int64
         )
@@ -144,27 +147,24 @@ def _count_claimed(claims: Sequence[ClaimNeed]) -> int:
     return sum(number for claim in claims for _, number in claim.devices)
 
 
-def _find_main(sums: Mapping[str, int]) -> str:
-    """Return the device class of which there is the most."""
-    return max(sorted(sums), key=lambda name: sums[name])
+def _list_devices(snapshot: Snapshot) -> dict[int, dict[str, tuple[int, int]]]:
+    """Return node -> device class -> (devices in all, free ones)."""
+    found: dict[int, dict[str, tuple[int, int]]] = {}
+    for device in snapshot.devices:
+        found.setdefault(device.node, {})[device.device_class] = (device.total, device.free)
+    return found
 
 
-def _count_devices(snapshot: Snapshot) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return total and taken devices of the class with the most (i64[N] each).
+def _find_main(devices: Iterable[Mapping[str, tuple[int, int]]]) -> str:
+    """Return the device class with the most devices.
 
     Classes may describe the same devices, so they are not added up.
     """
     sums: dict[str, int] = {}
-    for device in snapshot.devices:
-        sums[device.device_class] = sums.get(device.device_class, 0) + device.total
-    main = _find_main(sums)
-    total = np.zeros(len(snapshot.nodes), np.int64)
-    free = np.zeros_like(total)
-    for device in snapshot.devices:
-        if device.device_class == main:
-            total[device.node] += device.total
-            free[device.node] += device.free
-    return total, total - free
+    for classes in devices:
+        for name, (total, _) in classes.items():
+            sums[name] = sums.get(name, 0) + total
+    return max(sorted(sums), key=lambda name: sums[name])
 
 
 def fleet_of_inspection(document: InspectionDocument) -> Fleet:
@@ -181,16 +181,12 @@ def fleet_of_inspection(document: InspectionDocument) -> Fleet:
     names = tuple(node.name for node in nodes)
     index = _index(names)
     is_open = np.array([e.schedulable for e in entries], np.bool_)
-    classes: dict[str, int] = {}
-    for entry in entries:
-        for name, devices in entry.devices.items():
-            classes[name] = classes.get(name, 0) + devices.total
+    devices = [{c: (d.total, d.free) for c, d in e.devices.items()} for e in entries]
     unit = "GPU"
     offered = [(_count_gpus(e.allocatable, e.node), _count_gpus(e.free, e.node)) for e in entries]
-    if not any(total for total, _ in offered) and any(classes.values()):
-        unit, main = "device", _find_main(classes)
-        counts = [e.devices.get(main) for e in entries]
-        offered = [(d.total, d.free) if d else (0, 0) for d in counts]
+    if not any(total for total, _ in offered) and any(devices):
+        unit, main = "device", _find_main(devices)
+        offered = [classes.get(main, (0, 0)) for classes in devices]
     elif not any(total for total, _ in offered):
         unit = "CPU"
         offered = [
