@@ -44,8 +44,9 @@ class Holding:
 class Fleet:
     """Nodes in the order of their names; axis N.
 
-    Amounts are in `unit`: "GPU", "device" where devices are claimed and no node offers GPUs as a
-    resource, "CPU" where there are neither, and "pod" where a plan alone is known, which names
+    Amounts are in `unit`: "GPU" (of a node that offers none as a resource: devices of the class
+    with the most), "device" where no node offers GPUs as a resource, "CPU" where there are neither,
+    and "pod" where a plan alone is known, which names
     the nodes it touches and not what they offer.
     """
 
@@ -91,32 +92,10 @@ def _build_trees(
 def fleet_of_snapshot(snapshot: Snapshot) -> Fleet:
     """Return the fleet of a snapshot, its pods with what they hold."""
     nodes, pods = snapshot.nodes, snapshot.pods
-    spec_amounts = np.array([spec.gpus for spec in pods.specs] or [0], np.int64)
-    unit = "GPU"
-    usage = count_usage(snapshot)
-    columns = [r for r, name in enumerate(usage.resources) if is_gpu(name)]
-    capacity = usage.allocatable[:, columns].sum(axis=1)
-    if capacity.any():
-        used = usage.used[:, columns].sum(axis=1)
-        is_open = _find_open(snapshot)
-    elif devices := _list_devices(snapshot):
-        unit, main = "device", _find_main(devices.values())
-        counts = [devices.get(n, {}).get(main, (0, 0)) for n in range(len(nodes))]
-        capacity, free = np.array(counts, np.int64).T
-        used = capacity - free
-        spec_amounts = np.array(
-            [_count_claimed(spec.claims) for spec in pods.specs] or [0], np.int64
-        )
-        is_open = np.array([is_schedulable(node) for node in nodes], np.bool_)
-    else:
-        unit = "CPU"
-        usage = count_usage(snapshot, ("cpu",))
-        capacity, used = usage.allocatable[:, 0] // 1000, -(-usage.used[:, 0] // 1000)
-        spec_amounts = np.array([-(-spec.request("cpu") // 1000) for spec in pods.specs] or [0])
-        is_open = np.array([is_schedulable(node) for node in nodes], np.bool_)
+    unit, capacity, used, spec_amounts = _count_amounts(snapshot)
     owners = find_owners(snapshot).tolist()
     holds = pods.holds_room.tolist()
-    amounts = spec_amounts[pods.spec].tolist()
+    amounts = [spec_amounts[x] for x in pods.spec.tolist()]
     held = {
         ref: Holding(
             snapshot.groups[owner].ref if owner != NO_GROUP else ref,
@@ -130,7 +109,30 @@ def fleet_of_snapshot(snapshot: Snapshot) -> Fleet:
     }
     names = tuple(node.name for node in nodes)
     trees = _build_trees(nodes, find_keys_in_use(snapshot))
+    is_open = _find_open(snapshot)
     return Fleet(names, capacity, used, is_open, held, trees, unit, index=_index(names))
+
+
+def _count_amounts(
+    snapshot: Snapshot,
+) -> tuple[str, NDArray[np.int64], NDArray[np.int64], list[int]]:
+    """Return the unit, what nodes offer and hold of it (i64[N] each), and what specs ask for."""
+    specs = snapshot.pods.specs
+    usage = count_usage(snapshot)
+    columns = [r for r, name in enumerate(usage.resources) if is_gpu(name)]
+    gpus, held = (amounts[:, columns].sum(axis=1) for amounts in (usage.allocatable, usage.used))
+    devices = _list_devices(snapshot)
+    main = _find_main(devices.values())
+    counts = [devices.get(n, {}).get(main, (0, 0)) for n in range(len(snapshot.nodes))]
+    total, free = np.array(counts, np.int64).reshape(-1, 2).T
+    # Where a node offers both, they may be the same GPUs.
+    capacity, used = np.where(gpus > 0, gpus, total), np.where(gpus > 0, held, total - free)
+    if capacity.any() or "cpu" not in usage.resources:
+        asked = [spec.gpus or _count_claimed(spec.claims) for spec in specs]
+        return "GPU" if gpus.any() else "device", capacity, used, asked
+    cpu = usage.column("cpu")
+    capacity, used = usage.allocatable[:, cpu] // 1000, -(-usage.used[:, cpu] // 1000)
+    return "CPU", capacity, used, [-(-spec.request("cpu") // 1000) for spec in specs]
 
 
 def _find_open(snapshot: Snapshot) -> NDArray[np.bool_]:
@@ -156,7 +158,7 @@ def _list_devices(snapshot: Snapshot) -> dict[int, dict[str, tuple[int, int]]]:
 
 
 def _find_main(devices: Iterable[Mapping[str, tuple[int, int]]]) -> str:
-    """Return the device class with the most devices.
+    """Return the device class with the most devices, "" where there is none.
 
     Classes may describe the same devices, so they are not added up.
     """
@@ -164,7 +166,7 @@ def _find_main(devices: Iterable[Mapping[str, tuple[int, int]]]) -> str:
     for classes in devices:
         for name, (total, _) in classes.items():
             sums[name] = sums.get(name, 0) + total
-    return max(sorted(sums), key=lambda name: sums[name])
+    return max(sorted(sums), key=lambda name: sums[name], default="")
 
 
 def fleet_of_inspection(document: InspectionDocument) -> Fleet:
@@ -182,12 +184,14 @@ def fleet_of_inspection(document: InspectionDocument) -> Fleet:
     index = _index(names)
     is_open = np.array([e.schedulable for e in entries], np.bool_)
     devices = [{c: (d.total, d.free) for c, d in e.devices.items()} for e in entries]
-    unit = "GPU"
+    main = _find_main(devices)
     offered = [(_count_gpus(e.allocatable, e.node), _count_gpus(e.free, e.node)) for e in entries]
-    if not any(total for total, _ in offered) and any(devices):
-        unit, main = "device", _find_main(devices)
-        offered = [classes.get(main, (0, 0)) for classes in devices]
-    elif not any(total for total, _ in offered):
+    unit = "GPU" if any(total for total, _ in offered) else "device"
+    offered = [
+        gpus if gpus[0] else classes.get(main, (0, 0))
+        for gpus, classes in zip(offered, devices, strict=True)
+    ]
+    if not any(total for total, _ in offered):
         unit = "CPU"
         offered = [
             (_count_cpus(e.allocatable, e.node), _count_cpus(e.free, e.node)) for e in entries
