@@ -107,12 +107,12 @@ class _Painter:
                 self._draw_domain(block, layout, x, y + i // per_line * (cell_height + 4))
             return y + -(-len(blocks) // per_line) * (cell_height + 4)
         most = max(int((self.drawing.width + 2.1) / cell_width), 1)
-        gap = _GAP if cell_width > 17 else 5
+        gap = 5 if cell_width == 17 else _GAP
         x, tallest = 0.0, 0.0
         for block in blocks:
             across = min(len(block.nodes), most)
             block_width = across * cell_width
-            if x and x + block_width > self.drawing.width + 2:
+            if x and x + block_width > self.drawing.width + 2.1:
                 x, y, tallest = 0.0, y + tallest + _GAP - 2, 0.0
             top = y + (_LABEL if block.label else 0)
             if block.label:
@@ -138,9 +138,15 @@ class _Painter:
             return self._draw_slots, self.cell, 34
         if layout.detail == "nodes":
             is_roomy = len(self.fleet.nodes) <= MOST_LARGE_CELLS or self.drawing.width > 1000
-            self.cell = 24 if is_roomy else 17
+            self.cell = self._fit(24, longest) if is_roomy else 17
             return self._draw_node, self.cell, 26
         return self._draw_node, 88, 28
+
+    def _fit(self, widest: float, longest: int) -> float:
+        """Return a width of cells, a little narrower where one more block then fits a line."""
+        line = int((self.drawing.width + _GAP) // (longest * widest + _GAP)) + 1
+        fitting = (self.drawing.width - _GAP * (line - 1)) / (line * longest)
+        return fitting if fitting >= widest * 0.85 else widest
 
     def _draw_slots(self, node: int, x: float, y: float) -> None:
         width, height = self.cell - 2, 32

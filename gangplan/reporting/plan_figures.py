@@ -87,13 +87,14 @@ def show_figures(source: Source, plan: Plan) -> Element:
 def _bound_tile(plan: Plan) -> Element:
     bound = plan.bound
     value = plan.criteria.get(bound.criterion)
-    shown = "no value" if value is None else f"{bound.criterion} {value:,}"
+    # `priority` has no value of its own: it is decided by the first priority that is not served.
+    shown = bound.criterion if value is None else f"{bound.criterion} {value:,}"
     if bound.proof == "optimal":
         return tile("Proof", "optimal", f"{shown}: no plan is better", state="good")
     if bound.value is None or bound.proof == "none":
         return tile("Proof", "none", "good, not proven best")
     gap = "" if bound.gap is None else f", gap {100 * bound.gap:.1f} %"
-    return tile("Proof", "bound", f"{shown}; no plan beats {bound.value:,}{gap}")
+    return tile("Proof", "bound", f"{shown}: no plan beats {bound.value:,}{gap}")
 
 
 def _free_tile(fleet: Fleet, changes: Changes) -> Element:

@@ -63,7 +63,7 @@ def test_every_part_is_there() -> None:
         "Re-packing plan",
         "Nothing has been placed, evicted or moved: this is a plan.",
         "Groups placed 1 of 2 2 of 3 pods",
-        "Proof bound gpusPlaced 4; no plan beats 5, gap 25.0 %",
+        "Proof bound gpusPlaced 4: no plan beats 5, gap 25.0 %",
         "Would be evicted 2 pods in 1 unit",
         "Would move 1 pod 1 move in 1 wave 1 GPU moved",
         "Free GPUs 11 of 16 wholly free nodes: 2",
