@@ -70,7 +70,7 @@ def _letter(i: int) -> str:
     return chr(65 + i) if i < 26 else _letter(i // 26 - 1) + chr(65 + i % 26)
 
 
-def make_badges(owners: Iterable[str]) -> dict[str, Badge]:
+def _make_badges(owners: Iterable[str]) -> dict[str, Badge]:
     """Give each owner the next letter and colour, in order."""
     return {o: Badge(_letter(i), i % NUM_COLORS) for i, o in enumerate(dict.fromkeys(owners))}
 
@@ -97,7 +97,7 @@ def find_changes(fleet: Fleet, plan: Plan) -> Changes:
     ):
         for owner in dict.fromkeys(owners):
             roles.setdefault(owner, []).append(role)
-    badges = make_badges(roles)
+    badges = _make_badges(roles)
 
     before, after = _Tally(fleet), _Tally(fleet)
     unknown = 0
@@ -143,7 +143,7 @@ def show_running(fleet: Fleet, most: int = NUM_COLORS) -> Changes:
         if holding.node >= 0 and holding.owner != ref:
             held[holding.owner] = held.get(holding.owner, 0) + holding.amount
     largest = sorted((o for o in held if held[o]), key=lambda o: (-held[o], o))[:most]
-    badges = make_badges(largest)
+    badges = _make_badges(largest)
     tally = _Tally(fleet)
     for holding in fleet.pods.values():
         if holding.node >= 0 and holding.owner in badges:

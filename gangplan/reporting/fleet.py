@@ -24,7 +24,14 @@ if TYPE_CHECKING:
     from topology.model import ClaimNeed, Snapshot
     from topology.plan import Plan
 
-__all__ = ["Fleet", "Holding", "fleet_of_inspection", "fleet_of_plan", "fleet_of_snapshot"]
+__all__ = [
+    "Fleet",
+    "Holding",
+    "count_open",
+    "fleet_of_inspection",
+    "fleet_of_plan",
+    "fleet_of_snapshot",
+]
 
 
 @dataclass(frozen=True, slots=True)

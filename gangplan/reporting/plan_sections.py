@@ -54,7 +54,7 @@ CAUSES: Final = {
 """One line for each cause; docs/explain.md has the whole meaning."""
 
 
-def in_order(plan: Plan) -> list[GroupPlan]:
+def _in_order(plan: Plan) -> list[GroupPlan]:
     """Return the groups, highest priority first."""
     return sorted(plan.groups, key=lambda g: (-g.priority, g.group))
 
@@ -76,7 +76,7 @@ def show_violations(plan: Plan) -> Element | None:
 
 def show_placed(plan: Plan, changes: Changes) -> Element | None:
     """Return the groups that get nodes, with every pod folded below."""
-    groups = [g for g in in_order(plan) if g.pods]
+    groups = [g for g in _in_order(plan) if g.pods]
     if not groups:
         return None
     rows: list[list[Cell]] = []
@@ -122,7 +122,7 @@ def show_placed(plan: Plan, changes: Changes) -> Element | None:
 
 def show_not_placed(plan: Plan) -> Element | None:
     """Return the groups that stay without nodes, by cause, and what each lacks."""
-    groups = [g for g in in_order(plan) if g.outcome == "notPlaced"]
+    groups = [g for g in _in_order(plan) if g.outcome == "notPlaced"]
     if not groups:
         return None
     causes: dict[str, int] = {}

@@ -110,8 +110,6 @@ def show_in_page(drawing: Drawing) -> Element:
         role="img",
         aria_label=drawing.title,
     )
-    if drawing.width < 500:
-        svg.set("style", f"min-width:0;max-width:{drawing.width:g}px")
     return make(
         "div",
         svg,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gangplan.reporting.fleet import Fleet
     from topology.levels import DomainColumn
 
-__all__ = ["draw_tree", "find_ranges"]
+__all__ = ["draw_tree", "find_ranges", "order_nodes"]
 
 _ROW: Final = 36
 _NARROWEST: Final = 3.0
