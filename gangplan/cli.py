@@ -39,6 +39,7 @@ from gangplan.options import (
     Strict,
     Workers,
 )
+from gangplan.report_command import report
 from gangplan.streams import Streams, write_answer
 from topology.errors import GangplanError, RequestError
 
@@ -510,6 +511,9 @@ def verify(
         names=lambda: sorted({violation.object for violation in verdict.violations}),
     )
     return ANSWERED if verdict.is_valid else FAILED
+
+
+app.command("report")(report)
 
 
 @app.command()

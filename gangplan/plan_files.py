@@ -31,7 +31,7 @@ def load_plan(path: str) -> Plan:
 
 
 def load_document(path: str) -> dict[str, Any]:
-    """Read the one object of a JSON or YAML file, or of standard input (`-`).
+    """Read the one object of a file, or of standard input (`-`), whatever its kind.
 
     Raises:
       RequestError: When the file cannot be read or holds no object.
