@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optimizer.replay.scores import score_counts
+from optimizer.replay.tried import Trial
 from topology.levels import NO_DOMAIN
 from topology.model import NO_GROUP
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.replay.state import Seat, WorkingSnapshot
+    from optimizer.replay.tried import TriedPlacements
     from optimizer.units import TreeNode, Unit
 
     Indices = NDArray[np.int64]
@@ -84,6 +86,7 @@ class Cycle:
     release: str
     running_pods: dict[int, list[int]]
     """Group -> its running pods, evicted ones included."""
+    tried: TriedPlacements
     _pending: dict[int, list[int]] = field(default_factory=dict)
     _best: tuple[int, int] = (0, 0)
     """(pods reached, pods needed) where the last floor was missed."""
@@ -139,12 +142,8 @@ class Cycle:
         placements = self._find_placements(at, universe)
         if placements is None:
             return self._fill(at, universe)
-        feasible: list[tuple[_Found, int]] = []
-        for nodes in placements:
-            found = self._fill(at, nodes)
-            if found is not None:
-                feasible.append((found, self.state.load.score_fill(nodes)))
-                self.state.forget(reversed(found.seats))
+        tries = [self._try_placement(at, nodes) for nodes in placements]
+        feasible = [entry for entry in tries if entry is not None]
         # A placement with nothing new is no success of a cycle that still has pods to place.
         placing = [entry for entry in feasible if entry[0].seats] or feasible
         if not placing:
@@ -156,6 +155,29 @@ class Cycle:
         for pod, node in chosen.seats:
             self.state.assume(pod, node)
         return chosen
+
+    def _try_placement(self, at: int, nodes: Indices) -> tuple[_Found, int] | None:
+        """Return what a placement would hold and how full it would be, and leave the state."""
+        pods, vertex = self._pods(at), self.unit.tree[at]
+        shape = None
+        if not (vertex.children or vertex.slices or self._running(at)):
+            shape = self.tried.find_shape(pods, vertex.min_count)
+        if shape is not None and (trial := self.tried.recall(shape, nodes)) is not None:
+            if trial.seats is None:
+                return None
+            seats = [(pods[i], node) for i, node in trial.seats]
+            return _Found(seats, len(seats)), trial.fill
+        found = self._fill(at, nodes)
+        fill = 0
+        if found is not None:
+            fill = self.state.load.score_fill(nodes)
+            self.state.forget(reversed(found.seats))
+        if shape is not None:
+            places = None
+            if found is not None:
+                places = tuple((pods.index(pod), node) for pod, node in found.seats)
+            self.tried.note(shape, nodes, Trial(places, fill))
+        return None if found is None else (found, fill)
 
     def _find_placements(self, at: int, universe: Indices) -> list[Indices] | None:
         """Return the node sets to try, by name of their domains; None without a topology key.

@@ -20,6 +20,7 @@ from optimizer.replay.importance import Candidates
 from optimizer.replay.preemption import Preemption, preempt_for_group
 from optimizer.replay.single_pod import preempt_for_pod
 from optimizer.replay.state import WorkingSnapshot
+from optimizer.replay.tried import TriedPlacements
 from optimizer.victims import (
     BudgetIndex,
     count_cost,
@@ -97,6 +98,7 @@ class _Queue:
     state: WorkingSnapshot = field(init=False)
     candidates: Candidates = field(init=False)
     budgets: BudgetIndex = field(init=False)
+    tried: TriedPlacements = field(init=False)
     now: Snapshot = field(init=False)
     """The fleet without the victims so far."""
     gone: list[tuple[Candidate, str]] = field(default_factory=list)
@@ -110,6 +112,7 @@ class _Queue:
         self.state = WorkingSnapshot(self.problem)
         self.candidates = Candidates(self.snapshot, self.request.release)
         self.budgets = BudgetIndex(self.snapshot)
+        self.tried = TriedPlacements(self.state)
         self.now = self.snapshot
         pods = self.snapshot.pods
         for p in np.flatnonzero(pods.is_running_member & (pods.group != NO_GROUP)).tolist():
@@ -140,7 +143,7 @@ class _Queue:
         """Run the cycle of one entry, with preemption where it follows."""
         unit, pod = entry
         cycle = self._cycles.setdefault(
-            unit.key, Cycle(self.state, unit, self.request.release, self._running)
+            unit.key, Cycle(self.state, unit, self.request.release, self._running, self.tried)
         )
         if not unit.tasks:
             return

@@ -62,6 +62,8 @@ class WorkingSnapshot:
         """Running pods that were evicted."""
         self.seats: dict[int, int] = {}
         """Pending pod -> node it is assumed on."""
+        self.changes = np.zeros(len(snapshot.nodes), np.int64)
+        """i64[N] how often the pods of a node changed; grows only."""
         self.nominations = {n: list(pods) for n, pods in problem.reservations.items()}
 
     def column(self, path: tuple[str, ...]) -> DomainColumn:
@@ -98,6 +100,7 @@ class WorkingSnapshot:
     def _shift(self, pod: int, node: int, change: int) -> None:
         spec = self.snapshot.pods.spec[pod]
         self.free[node] -= change * self.requests[spec]
+        self.changes[node] += 1
         self.load.shift(spec, node, change)
         if not self.neighbours.is_trivial:
             self.neighbours.shift(pod, node, change)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from asking import ask, cause_of, placed, pods_of, spread, why_not
 from builders import RACK
-from kube import composite, container, gang, node, pod
+from kube import GPU, composite, container, gang, node, pod
 from replaying import (
     BASIC,
     ONE_RACK,
@@ -217,6 +217,28 @@ THIEF = [
             {"ml/a": 8, "ml/b": 8},
             id="34: one zone, a rack for each child",
         ),
+        pytest.param(
+            [
+                room(8),
+                gang("g", 2, priority=10),
+                *crowd("r", 1, "n0", group="g", priority=5),
+                *wait(1, priority=10),
+            ],
+            {},
+            {},
+            id="23: a placed member with another priority",
+        ),
+        pytest.param(
+            [
+                node("n0", labels={RACK: "r"}),
+                *(gang(name, 2, **ONE_RACK) for name in "ab"),
+                *wait(2, group="a"),
+                *wait(2, group="b"),
+            ],
+            {"ml/a": 2, "ml/b": 2},
+            {"ml/a": 2, "ml/b": 2},
+            id="33: two groups in one rack",
+        ),
         pytest.param(THIEF, {}, {"ml/a": 4, "ml/b": 4}, id="38: the first child takes all"),
     ],
 )
@@ -374,3 +396,27 @@ def test_partial_reservations(release: str, want_placed: dict[str, int]) -> None
     assert placed(plan) == want_placed
     if release == "1.35":
         assert why_not(plan) == {"ml/a": "fragmented", "ml/b": "fragmented"}
+
+
+def test_siblings_share_a_rack() -> None:
+    """Case 35: both zones score alike; in the first one both children take the big rack."""
+    sizes = {"a": (8, 2), "b": (4, 4)}
+    nodes = [
+        node(
+            f"{zone}{i}",
+            labels={ZONE: zone, RACK: f"{zone}{i}"},
+            allocatable={"cpu": "64", "memory": "512Gi", "pods": "110", GPU: str(gpus)},
+        )
+        for zone, both in sizes.items()
+        for i, gpus in enumerate(both)
+    ]
+    one_zone = {"schedulingConstraints": {"topology": [{"key": ZONE}]}}
+    plan = replay(
+        *nodes,
+        composite("top", 2, **one_zone),
+        child("a", 4, **ONE_RACK),
+        child("b", 4, **ONE_RACK),
+        *wait(4, group="a"),
+        *wait(4, group="b"),
+    )
+    assert (spread(plan, "ml/a"), spread(plan, "ml/b")) == ({"a0": 4}, {"a0": 4})

@@ -392,3 +392,59 @@ def test_floor_first() -> None:
     objects = [room(4), node("n1"), *crowd("v", 8, "n1")]
     plan = replay(*objects, gang("g", 4, priority=10), *wait(8, priority=10), preempt=True)
     assert placed(plan) == {"ml/g": 4}
+
+
+@pytest.mark.parametrize(
+    ("victims_on_node", "want_placed", "want_victims"),
+    [
+        pytest.param(8, {"ml/g": 4}, ["v4", "v5", "v6", "v7"], id="enough lower ones"),
+        pytest.param(3, {}, [], id="three of four: the evictions would be for nothing"),
+    ],
+)
+def test_pod_by_pod(
+    victims_on_node: int, want_placed: dict[str, int], want_victims: list[str]
+) -> None:
+    """1.35 preempts for each pod of a gang; what it wastes on one that fails is left out."""
+    objects = [
+        node(),
+        *crowd("v", victims_on_node, "n0"),
+        *crowd("w", 8 - victims_on_node, "n0", priority=20),
+        gang("g", 4, priority=10),
+        *wait(4, priority=10),
+    ]
+    plan = replay(*objects, preempt=True, release="1.35")
+    assert (placed(plan), victims(plan)) == (want_placed, want_victims)
+
+
+def test_queue_goes_on_without_the_victims() -> None:
+    """The first preemptor needs half of what its victim held; the next entry finds the rest."""
+    plan = replay(
+        node(),
+        gang("v", 1, **ALL),
+        *crowd("v", 2, "n0", gpus=4, group="v"),
+        gang("g", 1, priority=10),
+        *wait(1, gpus=4, priority=10),
+        gang("h", 1, priority=5),
+        *wait(1, gpus=4, group="h", priority=5),
+        preempt=True,
+    )
+    assert placed(plan) == {"ml/g": 1, "ml/h": 1}
+    assert victims(plan) == ["v0", "v1"]
+    assert {eviction.preemptor for eviction in plan.evictions} == {"ml/g"}
+
+
+def test_broken_group_is_a_unit_still() -> None:
+    """1.36: what a single pod left of a group goes whole for the group that comes next."""
+    plan = replay(
+        node(),
+        gang("v", 1, api=OLD_GANG, disruptionMode="PodGroup"),
+        *crowd("v", 3, "n0", gpus=2, group="v"),
+        *crowd("w", 2, "n0", priority=50),
+        pod("p", container(gpus=2), priority=20),
+        gang("g", 1, api=OLD_GANG, priority=10),
+        *wait(1, gpus=2, priority=10),
+        preempt=True,
+        release="1.36",
+    )
+    assert placed(plan) == {"ml/g": 1, "ml/p": 1}
+    assert victims(plan) == ["v0", "v1", "v2"]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import pytest
+from builders import RACK, make_group, make_pods, make_spec
 from crowded_fleets import crowded_fleets
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -10,8 +14,14 @@ from tiny_fleets import Rows, tiny_fleets
 
 from optimizer.problem import build_problem
 from optimizer.replay.compare import score_plan
+from optimizer.replay.tried import TriedPlacements
+from optimizer.verify import verify_plan
 from ray_jobs.pipeline import make_plan
-from topology.plan import Request
+from topology.model import NO_GROUP
+from topology.plan import PlacedPod, Request
+
+if TYPE_CHECKING:
+    from topology.plan import Eviction
 
 PREEMPT = (
     "max:priority",
@@ -22,7 +32,7 @@ PREEMPT = (
 )
 RELEASES = st.sampled_from(("1.35", "1.36", "1.37"))
 thorough = settings(
-    max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+    max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
 )
 
 
@@ -59,7 +69,7 @@ def test_search_is_never_worse(rows: Rows, preempt: bool) -> None:
     assert plan.verification.is_valid
 
 
-@settings(thorough, max_examples=40)
+@settings(thorough, max_examples=25)
 @given(rows=crowded_fleets(), seed=st.integers(0, 9), effort=st.sampled_from(("quick", "normal")))
 def test_replay_depends_on_neither_seed_nor_effort(rows: Rows, seed: int, effort: str) -> None:
     def replay(**options: object) -> object:
@@ -70,5 +80,47 @@ def test_replay_depends_on_neither_seed_nor_effort(rows: Rows, seed: int, effort
     assert replay(seed=seed, effort=effort) == replay()
 
 
-if __name__ == "__main__":
-    pytest.main([__file__])
+@settings(thorough, max_examples=40)
+@given(rows=crowded_fleets())
+def test_no_victim_of_1_37_could_be_spared(rows: Rows) -> None:
+    """In-place sparing leaves nobody out whom the frozen nodes have room for."""
+    snapshot = rows.build()
+    plan = make_plan(snapshot, Request(policy="replay", preempt=True, objective=PREEMPT))
+    units: dict[object, list[Eviction]] = {}
+    for eviction in plan.evictions:
+        g = int(snapshot.pods.group[snapshot.pods.refs.index(eviction.pod)])
+        goes_whole = g != NO_GROUP and snapshot.groups[g].disruption == "all"
+        units.setdefault(g if goes_whole else eviction.pod, []).append(eviction)
+    for unit in units.values():
+        others = tuple(eviction for eviction in plan.evictions if eviction not in unit)
+        assert not verify_plan(snapshot, replace(plan, evictions=others, criteria={})).is_valid
+
+
+@settings(thorough, max_examples=40)
+@given(rows=tiny_fleets())
+def test_no_single_pod_is_left_where_it_fits(rows: Rows) -> None:
+    """What the filters refuse, the verifier refuses too: on every node, by some rule."""
+    snapshot = rows.build()
+    plan = make_plan(snapshot, Request(policy="replay"))
+    for i, entry in enumerate(plan.groups):
+        if entry.api != "v1/Pod" or entry.outcome == "placed":
+            continue
+        for node in snapshot.nodes:
+            seat = PlacedPod(entry.group, node.name)
+            placed = replace(entry, outcome="placed", cause=None, pods=(seat,), pending_pods=())
+            groups = (*plan.groups[:i], placed, *plan.groups[i + 1 :])
+            assert not verify_plan(snapshot, replace(plan, groups=groups, criteria={})).is_valid
+
+
+@settings(thorough, max_examples=30)
+@given(rows=tiny_fleets(), copies=st.integers(1, 3))
+def test_remembered_placements_change_nothing(rows: Rows, copies: int) -> None:
+    """Gangs alike share what they met in a domain; without that the plan is the same."""
+    for i in range(copies):
+        rows.groups.append(make_group(f"ml/t{i}", 1, size=2, key=RACK))
+        rows.pods += make_pods(f"t{i}", 2, group=f"ml/t{i}", spec=make_spec(cpu=1_000))
+    snapshot, request = rows.build(), Request(policy="replay")
+    want = make_plan(snapshot, request)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TriedPlacements, "find_shape", lambda *_: None)
+        assert make_plan(snapshot, request) == want
