@@ -25,6 +25,7 @@ from optimizer.victims import (
     BudgetIndex,
     count_cost,
     explain_no_preemption,
+    find_root,
     remove_pods,
     sees_groups,
 )
@@ -196,19 +197,13 @@ class _Queue:
         if explain_no_preemption(self.now, unit, self.request.release) is not None:
             return None
         # Groups that this pass gave pods to count as bound; their members stay together.
-        groups = self.snapshot.pods.group
-        busy = {self._find_root(int(groups[p])) for p in self.state.seats} - {NO_GROUP}
+        busy = {find_root(self.snapshot, p) for p in self.state.seats} - {NO_GROUP}
         found = self.candidates.below(
             unit.priority,
             self.state.gone,
             with_groups=sees_groups(unit, self.request.release),
         )
         return [candidate for candidate in found if candidate.root not in busy]
-
-    def _find_root(self, g: int) -> int:
-        while g != NO_GROUP and self.snapshot.groups[g].parent != NO_GROUP:
-            g = self.snapshot.groups[g].parent
-        return g
 
     def _keep(self, unit: Unit, victims: Sequence[Candidate]) -> None:
         self.gone += [(candidate, unit.ref) for candidate in victims]

@@ -9,6 +9,7 @@ from asking import ask, placed
 from builders import make_group, make_node, make_pods, make_snapshot, make_spec
 from kube import container, gang, node, pod
 
+from optimizer.objective import PREEMPT_OBJECTIVE
 from ray_jobs import pipeline
 from topology.plan import Request
 from topology.plan_json import plan_from_dict
@@ -67,6 +68,26 @@ def test_better_replay_is_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert plan.comparison is not None
     assert not any(plan.comparison.saved.values())
+
+
+def test_protected_victims_are_not_adopted() -> None:
+    """The scheduler evicts a DaemonSet pod; a plan of ours does not, even if it places less."""
+    owner = {"kind": "DaemonSet", "name": "d", "controller": True}
+    metadata = {"name": "d0", "namespace": "ml", "ownerReferences": [owner]}
+    plan = ask(
+        node(),
+        pod("d0", container(gpus=8), on="n0", metadata=metadata),
+        gang("g", priority=10),
+        pod("g0", container(gpus=8), group="g", priority=10),
+        policy="compare",
+        preempt=True,
+        objective=PREEMPT_OBJECTIVE,
+    )
+    assert plan.comparison is not None
+    assert (placed(plan), placed(plan.comparison.replay)) == ({}, {"ml/g": 1})
+    assert plan.comparison.replay.verification is not None
+    assert plan.comparison.replay.verification.is_valid
+    assert plan.comparison.saved["groupsPlaced"] == -1
 
 
 def test_snapshot_is_left_alone() -> None:
