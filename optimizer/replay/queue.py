@@ -230,7 +230,7 @@ class _Queue:
                 f"its pods would hold {len(seats)} nodes of the {unit.root.min_count} they need "
                 "together, and time out"
             )
-            self.state.forget(seats)
+            self.state.forget(reversed(seats))
             if any(found.victims for found in held):
                 wasted.add(unit.key)
         return wasted
