@@ -119,8 +119,6 @@ class Explainer:
 
     def _explain_cycle(self, unit: Unit, cycle: str) -> Cause:
         """Say what stopped the scheduler, and whether another arrangement would do."""
-        if cycle.startswith("SchedulerError"):
-            return Cause("refused", f"its scheduler refuses the group: {cycle}")
         if unit.has_quorum() and not unit.blocked and self._fits(unit, Relax()):
             return Cause(
                 "fragmented",
