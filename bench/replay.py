@@ -2,8 +2,8 @@
 
 Run: python -m bench.replay [--seeds 20] [--release 1.37]
 
-Each fleet is asked once with policy compare. "kept" counts fleets whose answer is kube-scheduler's
-own plan, because the search found nothing as good. What is saved: more GPUs placed, fewer pods and
+Each fleet is asked once with policy compare. "kept" counts fleets where the search alone was worse,
+so that the answer is kube-scheduler's own plan. What is saved: more GPUs placed, fewer pods and
 GPUs evicted; less than nothing is no loss where an earlier criterion of the objective is better.
 Replay seconds are the median of the replay alone, on a machine that others use too.
 """
@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--release", default="1.37")
     args = parser.parse_args()
     rows = [run_class(one, args.seeds, args.release) for one in list_classes()]
-    heads = ["fleets", "number", "search worse", "kept"]
+    heads = ["fleets", "number", "answer worse", "kept"]
     heads += [f"{what} saved: mean (range)" for what in ("groups", "GPUs", "victim pods")]
     heads += ["priority x victim GPUs saved", "replay s"]
     title = f"The search beside kube-scheduler {args.release}, effort quick"
