@@ -30,6 +30,7 @@ from gangplan.options import (
     Objective,
     Output,
     Pdb,
+    Policy,
     Preempt,
     Quiet,
     Release,
@@ -196,6 +197,7 @@ def _plan(
     objective: Objective = None,
     preempt: Preempt = False,
     pdb: Pdb = None,
+    policy: Policy = "optimize",
     release: Release = "1.37",
     seed: Seed = 0,
     effort: Effort = "normal",
@@ -209,6 +211,7 @@ def _plan(
     streams = open_streams(context, quiet, no_color)
     from gangplan.questions import (
         ask_evictions,
+        check_policy,
         choose_groups,
         find_keys,
         parse_selector,
@@ -217,6 +220,7 @@ def _plan(
     from topology.plan import Request
 
     options = ask_evictions(command, groups=group or [], preempt=preempt, pdb=pdb)
+    check_policy(command, policy=policy, pdb=pdb)
     if objective is not None:
         options["objective"] = split_objective(objective)
     chosen = parse_selector(selector) if selector is not None else None
@@ -233,6 +237,7 @@ def _plan(
         effort=effort,
         release=release,
         assume_gangs=assume_gangs,
+        policy=policy,
         **options,
     )
     from ray_jobs.pipeline import make_plan

@@ -18,6 +18,8 @@ from optimizer.answer import (
 )
 from optimizer.drain import drain_nodes, owner_ref
 from optimizer.problem import build_problem
+from optimizer.replay.compare import count_savings, score_plan
+from optimizer.replay.queue import replay_queue
 from optimizer.search.place import search_placement
 from optimizer.search.preempt import search_preemption
 from optimizer.verify import verify_plan
@@ -25,13 +27,13 @@ from optimizer.victims import count_budgets
 from topology.errors import RequestError
 from topology.graph import check_topology
 from topology.model import PodFlag
-from topology.plan import Bound, Eviction, Plan
+from topology.plan import Bound, Comparison, Eviction, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from optimizer.drain import Drained
-    from optimizer.problem import Problem
+    from optimizer.problem import Problem, UnitKey
     from optimizer.search.place import PlaceResult
     from topology.model import Snapshot
     from topology.plan import Request
@@ -74,7 +76,8 @@ def make_plan(
         found = _search_again(snapshot, request, ran, say)
     else:
         found = _search(snapshot, request, say)
-    return finish_plan(snapshot, request, found, say)
+    plan = finish_plan(snapshot, request, found, say)
+    return _compare(snapshot, request, plan, say) if request.policy == "compare" else plan
 
 
 def finish_plan(
@@ -85,7 +88,7 @@ def finish_plan(
     *,
     for_sums: bool = False,
 ) -> Plan:
-    """Turn what a search found into a verified plan.
+    """Put what a search found into names, and verify it.
 
     Args:
       snapshot: The one that was asked.
@@ -97,7 +100,13 @@ def finish_plan(
     from data.digest import digest_snapshot
 
     groups = describe_groups(
-        found.after, request, found.problem, found.placed, say, causes=not for_sums
+        found.after,
+        request,
+        found.problem,
+        found.placed,
+        say,
+        found.cycles,
+        causes=not for_sums,
     )
     counted = [g for g in snapshot.groups if g.kind == "group"]
     plan = Plan(
@@ -138,6 +147,8 @@ class Found(NamedTuple):
     evictions: tuple[Eviction, ...] = ()
     cost: Mapping[str, int] = {}
     warnings: tuple[str, ...] = ()
+    cycles: Mapping[UnitKey, str] = {}
+    """What kube-scheduler's own cycles said of units that they left out."""
 
 
 def _search(
@@ -152,13 +163,15 @@ def _search(
         left = build_problem(snapshot, request, placed=placed)
         more = search_placement(left, request, say)
         return Found(snapshot, problem, {**placed, **assign_pods(left, more)}, prove_nothing(more))
+    if request.policy == "replay":
+        return _replay(snapshot, request, problem, say)
     if not request.preempt:
         placing = search_placement(problem, request, say)
         return Found(snapshot, problem, assign_pods(problem, placing), describe_bound(placing))
     result = search_preemption(snapshot, request, problem, say)
     if result.evictions:
         problem = build_problem(result.after, request)
-    evictions = describe_evictions(snapshot, result)
+    evictions = describe_evictions(snapshot, result.evictions)
     return Found(
         result.after, problem, result.placed, result.bound, evictions, result.cost.to_criteria()
     )
@@ -216,6 +229,39 @@ def count_drained(
             max(0, count - max(snapshot.budgets[b].allowed, 0)) for b, count in counts
         )
     }
+
+
+def _replay(
+    snapshot: Snapshot, request: Request, problem: Problem, say: Callable[[str], None]
+) -> Found:
+    result = replay_queue(snapshot, request, problem, say)
+    if result.evictions:
+        problem = build_problem(result.after, request)
+    return Found(
+        result.after,
+        problem,
+        result.placed,
+        Bound("gpusPlaced", None, None, "none"),
+        describe_evictions(snapshot, result.evictions),
+        result.cost.to_criteria() if request.preempt else {},
+        cycles=result.messages,
+    )
+
+
+def _compare(snapshot: Snapshot, request: Request, plan: Plan, say: Callable[[str], None]) -> Plan:
+    """Set what kube-scheduler itself would do beside a plan; the plan is never the worse one."""
+    asked = replace(request, policy="replay")
+    problem = build_problem(snapshot, request)
+    found = _replay(snapshot, asked, problem, say)
+    replayed = finish_plan(snapshot, asked, found, say)
+    if score_plan(problem, request, replayed) > score_plan(problem, request, plan):
+        # The scheduler may evict what the search spares; only a plan of the search's rules will do.
+        adopted = replace(replayed, request=request)
+        verdict = verify_plan(snapshot, adopted)
+        if verdict.is_valid:
+            said = "the search found nothing as good as kube-scheduler's own plan, which is kept"
+            plan = replace(adopted, verification=verdict, warnings=(*plan.warnings, said))
+    return replace(plan, comparison=Comparison(replayed, count_savings(plan, replayed)))
 
 
 def check_groups(snapshot: Snapshot, request: Request) -> None:

@@ -31,6 +31,18 @@ GOLDEN = ROOT / "golden"
             "preempt-pdb-two-domains",
             id="preempt",
         ),
+        pytest.param(
+            "preempt-compare.txt",
+            "preempt --group work/wide --policy compare",
+            "preempt-pdb-two-domains",
+            id="preempt --policy compare",
+        ),
+        pytest.param(
+            "place-replay.json",
+            "place --policy replay",
+            "place-fragmented-racks",
+            id="place --policy replay, JSON",
+        ),
     ],
 )
 def test_answer(file: str, command: str, case: str, tmp_path: Path, update_golden: bool) -> None:
