@@ -21,8 +21,10 @@ from gangplan.api import (
     read,
     read_plan,
     repack,
+    report,
     to_pandas,
     verify,
+    whatif,
     write_snapshot,
 )
 from topology.errors import GangplanError, RequestError, SnapshotError
@@ -42,7 +44,9 @@ __all__ = [
     "read",
     "read_plan",
     "repack",
+    "report",
     "to_pandas",
     "verify",
+    "whatif",
     "write_snapshot",
 ]

@@ -232,11 +232,11 @@ def repack(
             priority_ceiling=priority_ceiling,
         ),
     )
-    from ray_jobs.pipeline import make_plan, resume_plan
+    from ray_jobs.repacking import make_move_plan, resume_plan
 
     with streams.progress() as progress:
         plan = (
-            make_plan(cluster, request, progress)
+            make_move_plan(cluster, request, progress)
             if earlier is None
             else resume_plan(cluster, earlier, progress)
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from optimizer.answer import (
     assign_pods,
     count_criteria,
@@ -14,51 +16,55 @@ from optimizer.answer import (
     find_conditions,
     find_idle,
 )
+from optimizer.drain import drain_nodes, owner_ref
 from optimizer.problem import build_problem
-from optimizer.repack.answer import (
-    count_moves,
-    describe_moves,
-    describe_outcomes,
-    find_placed,
-)
-from optimizer.repack.drain import (
-    close_nodes,
-    describe_drain,
-    find_leftovers,
-    find_refs,
-    place_again,
-    release,
-)
-from optimizer.repack.resume import compare_plan, keep_rest, renew_request
-from optimizer.repack.search import search_repack
+from optimizer.replay.compare import count_savings, score_plan
+from optimizer.replay.queue import replay_queue
 from optimizer.search.place import search_placement
 from optimizer.search.preempt import search_preemption
 from optimizer.verify import verify_plan
+from optimizer.victims import count_budgets
 from topology.errors import RequestError
 from topology.graph import check_topology
 from topology.model import PodFlag
-from topology.plan import Eviction, Plan
+from topology.plan import Bound, Comparison, Eviction, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from optimizer.problem import Problem
+    from optimizer.drain import Drained
+    from optimizer.problem import Problem, UnitKey
+    from optimizer.search.place import PlaceResult
     from topology.model import Snapshot
     from topology.move_request import GoalOutcome
-    from topology.plan import Bound, Move, Request
+    from topology.plan import Move, Request
 
-__all__ = ["make_plan", "resume_plan"]
+__all__ = [
+    "Found",
+    "check_groups",
+    "count_drained",
+    "finish_plan",
+    "join_groups",
+    "make_plan",
+    "prove_nothing",
+    "summarise",
+]
 
 
 def make_plan(
-    snapshot: Snapshot, request: Request, progress: Callable[[str], None] | None = None
+    snapshot: Snapshot,
+    request: Request,
+    progress: Callable[[str], None] | None = None,
+    *,
+    ran: Collection[str] = (),
 ) -> Plan:
-    """Answer `place`, `preempt`, `explain` or `repack` for a snapshot.
+    """Answer `place`, `preempt` or `explain` for a snapshot.
 
     Args:
       snapshot: Read whole; never changed.
       request: What to plan, by which objective, how hard.
       progress: Called with a line now and then.
+      ran: Pods that wait because something was taken from under them; they go first.
 
     Returns:
       A plan with the verdict of the independent verifier in `verification`.
@@ -67,12 +73,44 @@ def make_plan(
       RequestError: The request names a group that does not exist or a criterion that is unknown.
     """
     say = progress or (lambda _: None)
-    _check_groups(snapshot, request)
-    found = _search(snapshot, request, say)
-    groups = describe_groups(found.after, request, found.problem, found.placed, say)
+    check_groups(snapshot, request)
+    if request.drain or ran:
+        found = _search_again(snapshot, request, ran, say)
+    else:
+        found = _search(snapshot, request, say)
+    plan = finish_plan(snapshot, request, found, say)
+    return _compare(snapshot, request, plan, say) if request.policy == "compare" else plan
+
+
+def finish_plan(
+    snapshot: Snapshot,
+    request: Request,
+    found: Found,
+    say: Callable[[str], None],
+    *,
+    for_sums: bool = False,
+) -> Plan:
+    """Put what a search found into names, and verify it.
+
+    Args:
+      snapshot: The one that was asked.
+      request: What was asked.
+      found: Placements, victims and their problem.
+      say: Called with a line now and then.
+      for_sums: Leave out what takes long and is only read: causes and the digest.
+    """
+    groups = describe_groups(
+        found.after,
+        request,
+        found.problem,
+        found.placed,
+        say,
+        found.cycles,
+        causes=not for_sums,
+    )
     plan = Plan(
         request=request,
-        snapshot=_summarise(snapshot, request),
+        snapshot=summarise(snapshot, request, with_digest=not for_sums),
         groups=groups,
         evictions=found.evictions,
         moves=found.moves,
@@ -80,61 +118,34 @@ def make_plan(
         criteria={**count_criteria(found.after, groups, found.placed), **found.cost},
         bound=found.bound,
         conditional=find_conditions(snapshot, found.problem),
-        warnings=(*snapshot.warnings, *check_topology(snapshot), *find_idle(found.problem)),
+        warnings=(
+            *snapshot.warnings,
+            *check_topology(snapshot),
+            *find_idle(found.problem),
+            *found.warnings,
+        ),
         errors=snapshot.errors,
     )
     say("verifying the plan")
     return plan.with_verification(verify_plan(snapshot, plan))
 
 
-def _summarise(snapshot: Snapshot, request: Request) -> dict[str, object]:
+def summarise(
+    snapshot: Snapshot, request: Request, *, with_digest: bool = True
+) -> dict[str, object]:
+    """Return what a plan says of the snapshot that was asked."""
     from data.digest import digest_snapshot
 
     return {
-        "digest": digest_snapshot(snapshot),
+        "digest": digest_snapshot(snapshot) if with_digest else "",
         "release": request.release,
         "nodes": len(snapshot.nodes),
         "pods": len(snapshot.pods),
-        "groups": sum(g.kind == "group" for g in snapshot.groups),
+        "groups": sum(group.kind == "group" for group in snapshot.groups),
     }
 
 
-def resume_plan(
-    snapshot: Snapshot, plan: Plan, progress: Callable[[str], None] | None = None
-) -> Plan:
-    """Plan the rest of a re-packing that was carried out in part.
-
-    Steps that are done are dropped. What is left is kept where it still holds from the first to the
-    last step; else the same question is asked of the newer snapshot. The first warning says which.
-
-    Args:
-      snapshot: The fleet as it is now.
-      plan: Of `repack`, for an older snapshot.
-      progress: Called with a line now and then.
-
-    Raises:
-      RequestError: The plan moves nothing because it is of another command.
-    """
-    if plan.request.move is None:
-        raise RequestError(f"--resume: is a plan of {plan.request.command}; give one of repack")
-    found = compare_plan(snapshot, plan)
-    request, dropped = renew_request(snapshot, plan.request)
-    count = f"{found.done} of {len(plan.moves)} steps are done"
-    changes = (*found.changes, *dropped)
-    if not changes:
-        rest = keep_rest(snapshot, plan, found, _summarise(snapshot, request))
-        verdict = verify_plan(snapshot, rest)
-        if verdict.is_valid:
-            said = f"{count}; the other {len(found.left)} still hold and are kept"
-            return replace(rest, warnings=(said, *rest.warnings)).with_verification(verdict)
-        first = verdict.violations[0]
-        changes = (f"{first.object}: {first.rule}: wanted {first.wanted}, found {first.found}",)
-    anew = make_plan(snapshot, request, progress)
-    said = f"{count}; the rest is planned anew, because {'; '.join(changes)}"
-    return replace(anew, warnings=(said, *anew.warnings))
-
-
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """What a search says, in indices."""
 
     after: Snapshot
@@ -145,51 +156,132 @@ class _Found(NamedTuple):
     bound: Bound
     evictions: tuple[Eviction, ...] = ()
     cost: Mapping[str, int] = {}
+    warnings: tuple[str, ...] = ()
+    cycles: Mapping[UnitKey, str] = {}
+    """What kube-scheduler's own cycles said of units that they left out."""
     moves: tuple[Move, ...] = ()
     goals: tuple[GoalOutcome, ...] = ()
 
 
-def _search(snapshot: Snapshot, request: Request, say: Callable[[str], None]) -> _Found:
-    if request.move is not None:
-        return _search_moves(snapshot, request, say)
+def _search(
+    snapshot: Snapshot,
+    request: Request,
+    say: Callable[[str], None],
+    placed: Mapping[int, int] | None = None,
+) -> Found:
+    """Search for the request; pods of `placed` have their nodes already and are part of it."""
     problem = build_problem(snapshot, request)
+    if placed:
+        left = build_problem(snapshot, request, placed=placed)
+        more = search_placement(left, request, say)
+        return Found(snapshot, problem, {**placed, **assign_pods(left, more)}, prove_nothing(more))
+    if request.policy == "replay":
+        return _replay(snapshot, request, problem, say)
     if not request.preempt:
         placing = search_placement(problem, request, say)
-        return _Found(snapshot, problem, assign_pods(problem, placing), describe_bound(placing))
+        return Found(snapshot, problem, assign_pods(problem, placing), describe_bound(placing))
     result = search_preemption(snapshot, request, problem, say)
     if result.evictions:
         problem = build_problem(result.after, request)
-    evictions = describe_evictions(snapshot, result)
-    return _Found(
+    evictions = describe_evictions(snapshot, result.evictions)
+    return Found(
         result.after, problem, result.placed, result.bound, evictions, result.cost.to_criteria()
     )
 
 
-def _search_moves(snapshot: Snapshot, request: Request, say: Callable[[str], None]) -> _Found:
-    assert request.move is not None
-    result = search_repack(snapshot, request, say)
-    placed = find_placed(result)
-    evicted = find_leftovers(result) if request.move.drain else ()
-    result = result.without(evicted)
-    after = close_nodes(result.fleet.moved_snapshot(), request.move.drain)
-    refs = (*(request.groups or ()), *find_refs(snapshot, evicted))
-    if evicted:
-        say(f"placing {len(evicted)} evicted pods anew")
-        after = release(after, evicted)
-        placed |= place_again(after, request, placed, refs, say)
-    return _Found(
-        after,
-        build_problem(after, request, only=refs),
-        placed,
-        result.bound,
-        describe_drain(snapshot, evicted),
-        cost=count_moves(result, placed),
-        moves=describe_moves(result),
-        goals=describe_outcomes(result, placed, evicted),
+def prove_nothing(result: PlaceResult) -> Bound:
+    """Of a plan made in turns nothing is proven."""
+    return Bound(describe_bound(result).criterion, None, None, "none")
+
+
+def _search_again(
+    snapshot: Snapshot, request: Request, ran: Collection[str], say: Callable[[str], None]
+) -> Found:
+    """Place what a drain takes away, and what ran before, along with what is asked for.
+
+    All are placed together; where that leaves some of what ran without a node, it is placed alone
+    first.
+    """
+    drained = drain_nodes(snapshot, request)
+    request = join_groups(request, drained.groups)
+    found = _search(drained.after, request, say)
+    pods = drained.after.pods
+    names = {*ran, *(eviction.pod for eviction in drained.evictions)}
+    back = {p for p in np.flatnonzero(pods.is_pending).tolist() if pods.refs[p] in names}
+    if not back <= found.placed.keys():
+        say("placing what ran before first")
+        alone = sorted({owner_ref(drained.after, p) for p in back})
+        problem = build_problem(drained.after, request, only=alone)
+        first = assign_pods(problem, search_placement(problem, request, say))
+        if back & first.keys() > back & found.placed.keys():
+            found = _search(drained.after, request, say, first)
+    return found._replace(
+        evictions=(*drained.evictions, *found.evictions),
+        cost={**found.cost, **count_drained(snapshot, drained, found.evictions)},
+        warnings=drained.warnings,
     )
 
 
-def _check_groups(snapshot: Snapshot, request: Request) -> None:
+def join_groups(request: Request, more: Sequence[str]) -> Request:
+    """Return the request with more groups to place, where it names any."""
+    if request.groups is None:
+        return request
+    return replace(request, groups=tuple(sorted({*request.groups, *more})))
+
+
+def count_drained(
+    snapshot: Snapshot, drained: Drained, others: Sequence[Eviction] = ()
+) -> dict[str, int]:
+    """Count what a drain and other evictions together take from disruption budgets."""
+    evictions = (*drained.evictions, *others)
+    index = {ref: p for p, ref in enumerate(snapshot.pods.refs)} if evictions else {}
+    counts = count_budgets(snapshot, [index[e.pod] for e in evictions]) if evictions else ()
+    return {
+        "pdbViolations": sum(
+            max(0, count - max(snapshot.budgets[b].allowed, 0)) for b, count in counts
+        )
+    }
+
+
+def _replay(
+    snapshot: Snapshot, request: Request, problem: Problem, say: Callable[[str], None]
+) -> Found:
+    result = replay_queue(snapshot, request, problem, say)
+    if result.evictions:
+        problem = build_problem(result.after, request)
+    return Found(
+        result.after,
+        problem,
+        result.placed,
+        Bound("gpusPlaced", None, None, "none"),
+        describe_evictions(snapshot, result.evictions),
+        result.cost.to_criteria() if request.preempt else {},
+        cycles=result.messages,
+    )
+
+
+def _compare(snapshot: Snapshot, request: Request, plan: Plan, say: Callable[[str], None]) -> Plan:
+    """Set what kube-scheduler itself would do beside a plan; the plan is never the worse one."""
+    asked = replace(request, policy="replay")
+    problem = build_problem(snapshot, request)
+    found = _replay(snapshot, asked, problem, say)
+    replayed = finish_plan(snapshot, asked, found, say)
+    if score_plan(problem, request, replayed) > score_plan(problem, request, plan):
+        # The scheduler may evict what the search spares; only a plan of the search's rules will do.
+        adopted = replace(replayed, request=request)
+        verdict = verify_plan(snapshot, adopted)
+        if verdict.is_valid:
+            said = "the search found nothing as good as kube-scheduler's own plan, which is kept"
+            plan = replace(adopted, verification=verdict, warnings=(*plan.warnings, said))
+    return replace(plan, comparison=Comparison(replayed, count_savings(plan, replayed)))
+
+
+def check_groups(snapshot: Snapshot, request: Request) -> None:
+    """Refuse a request for a group that is not there.
+
+    Raises:
+      RequestError: Its reference.
+    """
     if request.groups is None:
         return
     known = {g.ref for g in snapshot.groups}

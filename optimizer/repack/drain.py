@@ -16,7 +16,8 @@ from optimizer.decode import seat_pods
 from optimizer.problem import build_problem
 from optimizer.repack.movers import BudgetIndex
 from optimizer.search.place import search_placement
-from topology.model import NO_GROUP, NO_NODE, Phase, PodFlag
+from topology.disruption import complete_units
+from topology.model import NO_GROUP, PodFlag
 from topology.plan import Eviction
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from topology.model import Snapshot
     from topology.plan import Request
 
-__all__ = ["close_nodes", "describe_drain", "find_leftovers", "find_refs", "place_again", "release"]
+__all__ = ["close_nodes", "describe_drain", "find_leftovers", "find_refs", "place_again"]
 
 _SPARED = PodFlag.DAEMON | PodFlag.STATIC | PodFlag.TERMINATING
 
@@ -48,32 +49,20 @@ def find_leftovers(result: RepackResult) -> tuple[int, ...]:
     standing = np.flatnonzero(
         pods.is_running_member & (where >= 0) & drained[where] & ((pods.flags & _SPARED) == 0)
     )
-    of_group: dict[int, list[int]] = {}
-    if move.drain_unit == "group":
-        for p in np.flatnonzero(pods.is_running_member & (pods.node >= 0)).tolist():
-            top = _find_all(snapshot, p)
-            if top != NO_GROUP:
-                of_group.setdefault(top, []).append(p)
     budgets = BudgetIndex(snapshot)
     gone: set[int] = set()
     for p in standing.tolist():
         if p in gone:
             continue
-        unit = of_group.get(_find_all(snapshot, p), [p])
+        unit = [p]
+        if move.drain_unit == "group":
+            unit = complete_units(snapshot, np.array(unit)).tolist()
+            unit = [q for q in unit if pods.node[q] >= 0]
         if any(_is_kept(result, q) for q in unit):
             continue
         if budgets.exceeded([*gone, *unit]) is None:
             gone |= set(unit)
     return tuple(sorted(gone))
-
-
-def _find_all(snapshot: Snapshot, p: int) -> int:
-    g, top = int(snapshot.pods.group[p]), NO_GROUP
-    while g != NO_GROUP:
-        if snapshot.groups[g].disruption == "all":
-            top = g
-        g = snapshot.groups[g].parent
-    return top
 
 
 def _is_kept(result: RepackResult, p: int) -> bool:
@@ -82,19 +71,6 @@ def _is_kept(result: RepackResult, p: int) -> bool:
     return bool(result.fleet.snapshot.pods.flags[p] & _SPARED) or why.startswith(
         ("--keep", "not among --movable", "its priority")
     )
-
-
-def release(snapshot: Snapshot, pods: Iterable[int]) -> Snapshot:
-    """Return the snapshot with running pods waiting for a node again, under their old names."""
-    gone = sorted(pods)
-    phase, node, nominated = (
-        snapshot.pods.phase.copy(),
-        snapshot.pods.node.copy(),
-        snapshot.pods.nominated.copy(),
-    )
-    phase[gone], node[gone], nominated[gone] = Phase.PENDING, NO_NODE, NO_NODE
-    table = replace(snapshot.pods, phase=phase, node=node, nominated=nominated)
-    return replace(snapshot, pods=table)
 
 
 def close_nodes(snapshot: Snapshot, names: Iterable[str]) -> Snapshot:

@@ -9,7 +9,7 @@ import pytest
 from builders import make_node, make_pods, make_snapshot, make_spec
 from repacking import ask_moves, find_bad_prefixes, list_moves
 
-from ray_jobs.pipeline import resume_plan
+from ray_jobs.repacking import resume_plan
 from topology.errors import RequestError
 from topology.plan import Request
 
