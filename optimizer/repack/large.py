@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from optimizer.decode import replay
+from optimizer.decode import place_unit, replay
 from optimizer.problem import build_problem
 from optimizer.repack.apply import adopt
 from optimizer.repack.defragment import Defragmentation
 from optimizer.repack.model import PieceModel
 from optimizer.repack.pieces import make_piece
-from optimizer.repack.receivers import add_receivers, rank_domains
+from optimizer.repack.receivers import add_receivers, find_whole_nodes, rank_domains
 from optimizer.repack.relocate import Residents, empty_nodes
 from optimizer.repack.selection import select_domains
 from optimizer.repack.steps import MOVE_CRITERIA, MoveLevel
@@ -41,6 +41,8 @@ __all__ = ["Pieces"]
 
 DOMAINS_TRIED: Final = {"quick": 4, "normal": 12, "thorough": 48}
 """Domains in which room is made for one group before the best is taken, by effort."""
+MANY_GROUPS: Final = 8
+"""Waiting groups beyond which room is made greedily first, where it can be."""
 PIECE_VARIABLES: Final = 6_000
 """Variables of one piece, roughly."""
 MAX_SELECTIONS: Final = 24
@@ -120,9 +122,39 @@ class Pieces:
                 replay(fleet.state, fleet.problem.units[u], placement)
                 fleet.placements[u] = placement
         fleet.state.forget_journal()
-        for u in fleet.pending:
-            if u not in fleet.placements:
+        waiting = [u for u in fleet.pending if u not in fleet.placements]
+        for u in waiting:
+            if len(waiting) <= MANY_GROUPS or not self._clear_nodes(u):
                 self._make_room(u)
+
+    def _clear_nodes(self, u: int) -> bool:
+        """Make room for a gang of whole-node pods greedily: empty the nodes that are used least.
+
+        Where many groups wait, a model for each of them would take its time for little gain.
+        """
+        fleet = self.fleet
+        unit = fleet.problem.units[u]
+        need = find_whole_nodes(fleet, u)
+        if need is None:
+            return False
+        for domain in rank_domains(fleet, u, self.open, 1):
+            used = self.residents.count_each(domain)
+            free = np.maximum(fleet.state.node_gpus[domain], 0)
+            order = domain[np.lexsort((domain, used, -free))][:need]
+            busy = order[self.residents.count_each(order) > 0]
+            allowed = self.open.copy()
+            allowed[order] = False
+            # Free nodes are what others wait for; whoever gives way goes where work is already.
+            allowed &= self.residents.count_each(np.arange(len(allowed))) > 0
+            if len(busy) and not empty_nodes(fleet, self.residents, busy, allowed):
+                return False
+            placement = place_unit(fleet.state, unit, within=np.sort(order))
+            if placement is None:
+                return False
+            fleet.placements[u] = placement
+            fleet.state.forget_journal()
+            return True
+        return False
 
     def _make_room(self, u: int) -> None:
         unit = self.fleet.problem.units[u]

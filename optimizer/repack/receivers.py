@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Indices = NDArray[np.int64]
 
-__all__ = ["add_receivers", "rank_domains"]
+__all__ = ["add_receivers", "find_whole_nodes", "rank_domains"]
 
 SPARE: Final = 2
 """How many times the room that is needed a piece offers."""
@@ -69,6 +69,18 @@ def rank_domains(
         ranked.append((cost, position, np.sort(chosen)))
     ranked.sort(key=lambda entry: entry[:2])
     return [found for _, _, found in ranked[:most]]
+
+
+def find_whole_nodes(fleet: MovableFleet, u: int) -> int | None:
+    """Return how many nodes a unit needs whole, None where its pods share nodes."""
+    unit, sizes = fleet.problem.units[u], fleet.problem.class_gpus
+    largest = int(fleet.state.node_gpus.max(initial=0))
+    largest = max(
+        largest, int((np.maximum(fleet.state.node_gpus, 0) + _count_movable(fleet)).max())
+    )
+    if len(unit.tree) > 1 or any(int(sizes[t.pod_class]) * 2 <= largest for t in unit.tasks):
+        return None
+    return unit.num_pods
 
 
 def _count_movable(fleet: MovableFleet) -> Indices:

@@ -48,6 +48,13 @@ class Residents:
         """Return how many movers stand on some nodes."""
         return len(self.alone(nodes)) + len(self.wholes(nodes))
 
+    def count_each(self, nodes: Indices) -> Indices:
+        """Return how many movers stand on each of some nodes."""
+        return np.array(
+            [len(self._alone.get(n, ())) + len(self._wholes.get(n, ())) for n in nodes.tolist()],
+            np.int64,
+        )
+
     def shift(self, before: dict[int, int], pods: list[int], units: list[int]) -> None:
         """Note that pods and whole units moved from where `before` had them."""
         fleet = self._fleet
