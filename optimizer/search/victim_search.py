@@ -17,6 +17,7 @@ from optimizer.objective import Level, VictimLevel
 from optimizer.problem import BROKEN, FREE_CHOICE
 from optimizer.search.score import count_placed
 from optimizer.search.victim_model import UndecidedError, VictimChoice, choose_victims
+from optimizer.search.victim_sets import NO_ROOM, build_victim_sets, is_refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.search.victim_model import EmptiedFleet
+    from optimizer.search.victim_sets import VictimSets
 
     Indices = NDArray[np.int64]
 
@@ -73,6 +75,11 @@ class VictimSearch:
             if required.pinned != FREE_CHOICE:
                 usable &= codes == required.pinned
         free_choice = [r.column for r in unit.root.required if r.pinned == FREE_CHOICE]
+        sets = build_victim_sets(
+            fleet, u, free_choice[0] if free_choice else -1, usable, self.steps
+        )
+        if sets is not None:
+            return self._solve_sets(sets)
         if free_choice:
             return self._solve_domains(fleet, u, free_choice[0], usable)
         nodes = np.flatnonzero(usable)
@@ -114,6 +121,63 @@ class VictimSearch:
         if best is None:
             return self._nothing(proven)
         return replace(best, proven=proven, bounds=())
+
+    def _solve_sets(self, sets: VictimSets) -> VictimChoice:
+        """Solve the domains that a bound does not refuse, the most promising first."""
+        narrowed = sets.narrow(None)
+        first = int(np.argmin(narrowed.bound))
+        core = sets.find_core(first, narrowed)
+        best, decided = self._try(sets, core, ())
+        proven = len(self.steps)
+        left = np.flatnonzero(narrowed.bound < NO_ROOM)
+        while True:
+            limit = None if best is None else sets.costs.price(best.victims)
+            if best is not None and limit is not None:
+                narrowed = sets.narrow(limit)
+                left = left[~is_refused(narrowed.bound[left], limit)]
+            if left.size == 0:
+                break
+            d = int(left[np.argmin(narrowed.bound[left])])
+            left = left[left != d]
+            nodes = sets.list_nodes(d, narrowed.goes)
+            if d == first and decided == len(self.steps) and np.isin(nodes, core).all():
+                continue
+            floor = () if best is None else self._floor(sets, best, int(narrowed.rank[d]))
+            choice, decided_here = self._try(sets, nodes, floor)
+            proven = min(proven, decided_here)
+            if choice is not None and (best is None or choice.score > best.score):
+                best = choice
+        if best is None:
+            return self._nothing(0)
+        return replace(best, proven=proven, bounds=())
+
+    def _try(
+        self, sets: VictimSets, nodes: Indices, floor: tuple[int, ...]
+    ) -> tuple[VictimChoice | None, int]:
+        """Return the best choice on some nodes that places what is needed, and what is proven."""
+        try:
+            choice = choose_victims(
+                sets.fleet, [sets.unit], nodes, self.steps, node_limit=self.node_limit, floor=floor
+            )
+        except UndecidedError:
+            return None, 0
+        if choice is None:
+            return None, len(self.steps)
+        pods = sum(int(f.counts.sum()) for fills in choice.placements.values() for f in fills)
+        return (choice if pods == sets.need else None), choice.proven
+
+    def _floor(self, sets: VictimSets, best: VictimChoice, rank: int) -> tuple[int, ...]:
+        """Return the leading values that a better choice must reach in a domain.
+
+        A value binds where all before it are as good as they can get.
+        """
+        ideal = {"pdbViolations": 0, "highestVictimPriority": -rank}
+        count = 0
+        for step, value in zip(self.steps, best.score, strict=True):
+            count += 1
+            if isinstance(step, VictimLevel) and value != ideal.get(step.criterion):
+                break
+        return best.score[:count]
 
     def _rank_domains(
         self, fleet: EmptiedFleet, u: int, column: int, usable: NDArray[np.bool_]
