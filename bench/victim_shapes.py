@@ -1,4 +1,4 @@
-"""Fleets of two public reports in which looking for victims was slow or went wrong, and larger ones.
+"""Fleets of two public reports in which looking for victims was slow or went wrong.
 
 kueue#13148: 2,000 nodes and 700 running workloads that may be evicted; a cycle took 40 s.
 kueue#10815: ten NVLink cliques of 18 nodes with 4 GPUs each; victims were taken from all cliques,

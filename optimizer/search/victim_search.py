@@ -78,8 +78,9 @@ class VictimSearch:
         sets = build_victim_sets(
             fleet, u, free_choice[0] if free_choice else -1, usable, self.steps
         )
-        if sets is not None:
-            return self._solve_sets(sets)
+        found = None if sets is None else self._solve_sets(sets)
+        if found is not None:
+            return found
         if free_choice:
             return self._solve_domains(fleet, u, free_choice[0], usable)
         nodes = np.flatnonzero(usable)
@@ -122,8 +123,12 @@ class VictimSearch:
             return self._nothing(proven)
         return replace(best, proven=proven, bounds=())
 
-    def _solve_sets(self, sets: VictimSets) -> VictimChoice:
-        """Solve the domains that a bound does not refuse, the most promising first."""
+    def _solve_sets(self, sets: VictimSets) -> VictimChoice | None:
+        """Solve the domains that a bound does not refuse, the most promising first.
+
+        Returns:
+          None where no domain takes as many pods as room allows: budgets are hard.
+        """
         narrowed = sets.narrow(None)
         first = int(np.argmin(narrowed.bound))
         core = sets.find_core(first, narrowed)
@@ -147,9 +152,7 @@ class VictimSearch:
             proven = min(proven, decided_here)
             if choice is not None and (best is None or choice.score > best.score):
                 best = choice
-        if best is None:
-            return self._nothing(0)
-        return replace(best, proven=proven, bounds=())
+        return None if best is None else replace(best, proven=proven, bounds=())
 
     def _try(
         self, sets: VictimSets, nodes: Indices, floor: tuple[int, ...]
