@@ -141,3 +141,41 @@ def make_cliques(seed: int = 0) -> Snapshot:
         PREEMPTOR, _make_spec(4, 64, 512), [], priority=100, key=KEY, pending=16
     )
     return assemble_snapshot(machines, [*pods, *members], [*groups, row])
+
+
+def make_tangled_fleet(domains: int, units: int, *, nodes: int = 18, seed: int = 0) -> Snapshot:
+    """Build domains in which every node is shared by several gangs that go whole.
+
+    GPUs, cpu and memory are cut in odd pieces, so that no order of gangs is a good guess; costs
+    are spread widely. The preemptor takes 0.6 of the GPUs of a domain in pods of 2.
+    """
+    rng = np.random.default_rng(seed)
+    machines = _make_nodes(domains * nodes, nodes, 8)
+    groups, pods = [], []
+    for d in range(domains):
+        left = np.tile(np.array([8, 120, 960]), (nodes, 1))
+        for v in range(units):
+            gpus = int(rng.choice([1, 1, 2]))
+            spec = (gpus, gpus * int(rng.integers(6, 18)), gpus * int(rng.integers(40, 150)))
+            on: list[str] = []
+            for n in rng.permutation(nodes):
+                if len(on) < 5 and (left[n] >= spec).all():
+                    left[n] -= spec
+                    on.append(machines[d * nodes + int(n)].name)
+            row, members = _make_gang(
+                f"bench/d{d:03d}-v{v:02d}",
+                _make_spec(*spec),
+                on,
+                priority=int(rng.integers(1, 60)),
+            )
+            groups.append(row)
+            pods += members
+    row, members = _make_gang(
+        PREEMPTOR,
+        _make_spec(2, 30, 240),
+        [],
+        priority=100,
+        key=KEY,
+        pending=int(nodes * 8 * 0.6 / 2),
+    )
+    return assemble_snapshot(machines, [*pods, *members], [*groups, row])

@@ -1,5 +1,6 @@
 """Where to look for victims: the whole fleet in one model, domain by domain, or its cheapest nodes.
 
+Plain gangs go another way (`optimizer.search.victim_plain`), and come here where that does not do.
 A fleet falls apart where one preemptor needs one domain: each domain is a small model of its own,
 with victims that span domains charged whole, and the best of them is the best of all. A domain that
 cannot reach the best so far is mostly refused by the linear relaxation, before any branching.
@@ -17,7 +18,8 @@ from optimizer.objective import Level, VictimLevel
 from optimizer.problem import BROKEN, FREE_CHOICE
 from optimizer.search.score import count_placed
 from optimizer.search.victim_model import UndecidedError, VictimChoice, choose_victims
-from optimizer.search.victim_sets import NO_ROOM, build_victim_sets, is_refused
+from optimizer.search.victim_plain import solve_plain
+from optimizer.search.victim_sets import build_victim_sets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from optimizer.search.victim_model import EmptiedFleet
-    from optimizer.search.victim_sets import VictimSets
 
     Indices = NDArray[np.int64]
 
@@ -78,7 +79,7 @@ class VictimSearch:
         sets = build_victim_sets(
             fleet, u, free_choice[0] if free_choice else -1, usable, self.steps
         )
-        found = None if sets is None else self._solve_sets(sets)
+        found = None if sets is None else solve_plain(sets, self.node_limit)
         if found is not None:
             return found
         if free_choice:
@@ -122,65 +123,6 @@ class VictimSearch:
         if best is None:
             return self._nothing(proven)
         return replace(best, proven=proven, bounds=())
-
-    def _solve_sets(self, sets: VictimSets) -> VictimChoice | None:
-        """Solve the domains that a bound does not refuse, the most promising first.
-
-        Returns:
-          None where no domain takes as many pods as room allows: budgets are hard.
-        """
-        narrowed = sets.narrow(None)
-        first = int(np.argmin(narrowed.bound))
-        core = sets.find_core(first, narrowed)
-        best, decided = self._try(sets, core, ())
-        proven = len(self.steps)
-        left = np.flatnonzero(narrowed.bound < NO_ROOM)
-        while True:
-            limit = None if best is None else sets.costs.price(best.victims)
-            if best is not None and limit is not None:
-                narrowed = sets.narrow(limit)
-                left = left[~is_refused(narrowed.bound[left], limit)]
-            if left.size == 0:
-                break
-            d = int(left[np.argmin(narrowed.bound[left])])
-            left = left[left != d]
-            nodes = sets.list_nodes(d, narrowed.goes)
-            if d == first and decided == len(self.steps) and np.isin(nodes, core).all():
-                continue
-            floor = () if best is None else self._floor(sets, best, int(narrowed.rank[d]))
-            choice, decided_here = self._try(sets, nodes, floor)
-            proven = min(proven, decided_here)
-            if choice is not None and (best is None or choice.score > best.score):
-                best = choice
-        return None if best is None else replace(best, proven=proven, bounds=())
-
-    def _try(
-        self, sets: VictimSets, nodes: Indices, floor: tuple[int, ...]
-    ) -> tuple[VictimChoice | None, int]:
-        """Return the best choice on some nodes that places what is needed, and what is proven."""
-        try:
-            choice = choose_victims(
-                sets.fleet, [sets.unit], nodes, self.steps, node_limit=self.node_limit, floor=floor
-            )
-        except UndecidedError:
-            return None, 0
-        if choice is None:
-            return None, len(self.steps)
-        pods = sum(int(f.counts.sum()) for fills in choice.placements.values() for f in fills)
-        return (choice if pods == sets.need else None), choice.proven
-
-    def _floor(self, sets: VictimSets, best: VictimChoice, rank: int) -> tuple[int, ...]:
-        """Return the leading values that a better choice must reach in a domain.
-
-        A value binds where all before it are as good as they can get.
-        """
-        ideal = {"pdbViolations": 0, "highestVictimPriority": -rank}
-        count = 0
-        for step, value in zip(self.steps, best.score, strict=True):
-            count += 1
-            if isinstance(step, VictimLevel) and value != ideal.get(step.criterion):
-                break
-        return best.score[:count]
 
     def _rank_domains(
         self, fleet: EmptiedFleet, u: int, column: int, usable: NDArray[np.bool_]
