@@ -21,8 +21,10 @@ Array = jax.Array | np.ndarray
 
 __all__ = ["LANES", "BestSubset", "SubsetTensors", "enumerate_subsets"]
 
-LANES = 1024
+LANES = 512
 """Subsets looked at in one step: their state stays in the cache."""
+MARGIN = 1e-4
+"""Far more than a sum of float32 over the nodes of a domain can be off by."""
 
 
 @jax.tree_util.register_dataclass
@@ -50,7 +52,7 @@ class BestSubset(NamedTuple):
     domain: jax.Array  # i32[]; -1 where nothing is cheaper than the limit
     low: jax.Array  # i32[] bits of the units of the low half
     high: jax.Array  # i32[]
-    steps: jax.Array  # i32[D] steps of LANES subsets looked at in each domain
+    looks: jax.Array  # i32[D] times LANES subsets were looked at in each domain
 
 
 class _Half(NamedTuple):
@@ -88,12 +90,11 @@ def _list_half(held: Array, costs: SetCosts, units: slice) -> _Half:
 
 
 class _Search(NamedTuple):
-    position: jax.Array  # i32[] in the high half
-    chunk: jax.Array  # i32[] of the low half
+    at: jax.Array  # i32[] in the list of steps
     words: jax.Array  # i32[K]
     low: jax.Array
     high: jax.Array
-    steps: jax.Array
+    looks: jax.Array
 
 
 def _search_domain(domain: SubsetTensors, limit: jax.Array) -> _Search:
@@ -104,9 +105,7 @@ def _search_domain(domain: SubsetTensors, limit: jax.Array) -> _Search:
     base = domain.spare + high.freed  # i32[S, N, R]
     # A choice of the high half that does not fit even without the low half: none of its sets does.
     most = count_pods(base + jnp.asarray(domain.low).sum(axis=0), request, domain.cap).sum(axis=1)
-    keys = jnp.where((most >= domain.need)[:, None], high.words, WORST)
-    order = jnp.lexsort([keys[:, k] for k in reversed(range(keys.shape[1]))])
-    keys = keys[order]
+    is_open_at = most >= domain.need
     num_lanes = min(LANES, 1 << num_low)
     num_chunks = (1 << num_low) // num_lanes
 
@@ -118,12 +117,20 @@ def _search_domain(domain: SubsetTensors, limit: jax.Array) -> _Search:
     low_plain, low_rank = cut(low.plain), cut(low.rank)
     low_covered, low_bits = cut(low.covered), cut(low.bits)
     is_barred = cut(low.words[:, 0] >= WORST)
-    freed = cut(low.freed)  # i32[chunks, N, R, lanes]
+    freed = cut(low.freed).astype(np.float32)  # f32[chunks, N, R, lanes]
+    # What all pods ask for is free on all nodes together, or they do not fit. Sums of float32
+    # may be off by far less than the margin.
+    lacks = domain.need * request - jnp.maximum(base, 0).astype(np.float32).sum(axis=1)
+    enough = freed.sum(axis=1).max(axis=-1) * np.float32(1 + MARGIN) + 1  # f32[chunks, R]
+    is_step = jnp.all(enough >= lacks[:, None] * np.float32(1 - MARGIN), axis=-1)
+    is_step &= is_open_at[:, None] & is_less(firsts + high.plain[:, None], limit)
+    is_step &= is_less(high.words, limit)[:, None]
+    num_steps = is_step.sum()
+    steps = jnp.flatnonzero(is_step, size=is_step.size, fill_value=0).astype(np.int32)
     # float32 holds the amounts exactly, and is several times as fast as integers here.
     divisor = request.astype(np.float32)
     inverse = np.float32(1) / divisor
     cap = jnp.asarray(domain.cap).astype(np.float32)[:, None]
-    freed = freed.astype(np.float32)
     base = base.astype(np.float32)
 
     def count(h: jax.Array, c: jax.Array) -> jax.Array:
@@ -136,13 +143,7 @@ def _search_domain(domain: SubsetTensors, limit: jax.Array) -> _Search:
         fits = jnp.clip(jnp.min(quotient, axis=1), 0, cap)
         return fits.sum(axis=0).astype(np.int32)
 
-    def is_open(state: _Search) -> jax.Array:
-        at = jnp.minimum(state.position, keys.shape[0] - 1)
-        return (state.position < keys.shape[0]) & is_less(keys[at], state.words)
-
-    def look(state: _Search) -> _Search:
-        h = order[state.position]
-        c = state.chunk
+    def look(state: _Search, h: jax.Array, c: jax.Array) -> _Search:
         rank = jnp.maximum(low_rank[c], high.rank[h])
         covered = low_covered[c] + high.covered[h][:, None]
         excess = jnp.maximum(covered - costs.left[:, None], 0).sum(axis=0)
@@ -158,31 +159,37 @@ def _search_domain(domain: SubsetTensors, limit: jax.Array) -> _Search:
         found = jnp.stack(least)
         lane = jnp.argmax(fits)
         better = is_less(found, state.words)
-        best_words = jnp.where(better, found, state.words)
-        # What a chunk costs at least beside this choice of the high half; the next ones cost more.
-        after = jnp.minimum(c + 1, num_chunks - 1)
-        goes_on = (c + 1 < num_chunks) & is_less(firsts[after] + high.plain[h], best_words)
         return _Search(
-            jnp.where(goes_on, state.position, state.position + 1),
-            jnp.where(goes_on, c + 1, 0),
-            best_words,
+            state.at,
+            jnp.where(better, found, state.words),
             jnp.where(better, low_bits[c, lane], state.low),
             jnp.where(better, high.bits[h], state.high),
-            state.steps + 1,
+            state.looks + 1,
         )
 
-    zero = jnp.int32(0)
-    none = jnp.int32(-1)
-    return jax.lax.while_loop(is_open, look, _Search(zero, zero, limit, none, none, zero))
+    def is_open(state: _Search) -> jax.Array:
+        h = steps[jnp.minimum(state.at, is_step.size - 1)] // num_chunks
+        return (state.at < num_steps) & is_less(high.words[h], state.words)
+
+    def go_on(state: _Search) -> _Search:
+        h, c = steps[state.at] // num_chunks, steps[state.at] % num_chunks
+        # What the chunk costs at least beside this choice of the high half.
+        is_cheaper = is_less(firsts[c] + high.plain[h], state.words)
+        after = jax.lax.cond(is_cheaper, look, lambda state, _, __: state, state, h, c)
+        return after._replace(at=state.at + 1)
+
+    zero, none = jnp.int32(0), jnp.int32(-1)
+    found: _Search = jax.lax.while_loop(is_open, go_on, _Search(zero, limit, none, none, zero))
+    return found
 
 
 @jax.jit
 def enumerate_subsets(fleet: SubsetTensors, limit: Array) -> BestSubset:
     """Look at every subset of the units of every domain that could be the cheapest.
 
-    Subsets of the high half are taken cheapest first, and beside each those of the low half
-    likewise: what follows a set that costs the limit costs no less. A subset that is left out
-    either costs no less than the best found, or does not fit.
+    Subsets of the high half are taken cheapest first, and beside each the chunks of the low half
+    likewise. A subset that is left out either costs no less than the best found, or does not fit:
+    not even with the whole low half, or not even with all free amounts on one heap.
 
     Args:
       fleet: Domains; the best found so far is the limit of the next.
@@ -202,11 +209,11 @@ def enumerate_subsets(fleet: SubsetTensors, limit: Array) -> BestSubset:
             jnp.where(better, number, best.domain),
             jnp.where(better, found.low, best.low),
             jnp.where(better, found.high, best.high),
-            best.steps,
-        ), found.steps
+            best.looks,
+        ), found.looks
 
     none = jnp.int32(-1)
     start = BestSubset(jnp.asarray(limit), none, none, none, jnp.int32(0))
     numbers = jnp.arange(fleet.need.shape[0], dtype=np.int32)
-    best, steps = jax.lax.scan(step, start, (numbers, fleet))
-    return best._replace(steps=steps)
+    best, looks = jax.lax.scan(step, start, (numbers, fleet))
+    return best._replace(looks=looks)

@@ -56,8 +56,9 @@ def solve_plain(sets: VictimSets, node_limit: int) -> VictimChoice | None:
     while search.left and len(hard) < MANY_HARD:
         domain = search.left.pop(0)
         nodes = sets.list_nodes(domain, search.narrowed.goes)
-        is_known = domain == first and is_core_decided and np.isin(nodes, core).all()
-        if not is_known and not search.solve_domain(domain, few):
+        was_solved = domain == first and bool(np.isin(nodes, core).all())
+        is_decided = is_core_decided if was_solved else search.solve_domain(domain, few)
+        if not is_decided:
             hard.append(domain)
     is_tangled = len(hard) == MANY_HARD
     search.left = [*hard, *search.left]

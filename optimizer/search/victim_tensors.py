@@ -28,7 +28,7 @@ MAX_LISTED: Final = 26
 """Victims of a domain up to which all their sets are looked at."""
 MAX_TABLE: Final = 512
 """Nodes times resources of such a domain."""
-HALVES: Final = ((8, 4), (8, 8), (12, 8), (12, 14))
+HALVES: Final = ((9, 3), (9, 7), (11, 9), (13, 13))
 """(low, high) victims of a half; few shapes, so that few are compiled."""
 MEMORY_LIMIT: Final = 256 << 20
 """Bytes of state at once; what is beyond goes in further chunks."""
