@@ -141,7 +141,8 @@ def _search_domain(domain: SubsetTensors, limit: jax.Array) -> _Search:
         quotient -= (quotient * each > free).astype(np.float32)
         quotient += ((quotient + 1) * each <= free).astype(np.float32)
         fits = jnp.clip(jnp.min(quotient, axis=1), 0, cap)
-        return fits.sum(axis=0).astype(np.int32)
+        pods: jax.Array = fits.sum(axis=0).astype(np.int32)
+        return pods
 
     def look(state: _Search, h: jax.Array, c: jax.Array) -> _Search:
         rank = jnp.maximum(low_rank[c], high.rank[h])
@@ -176,7 +177,8 @@ def _search_domain(domain: SubsetTensors, limit: jax.Array) -> _Search:
         # What the chunk costs at least beside this choice of the high half.
         is_cheaper = is_less(firsts[c] + high.plain[h], state.words)
         after = jax.lax.cond(is_cheaper, look, lambda state, _, __: state, state, h, c)
-        return after._replace(at=state.at + 1)
+        moved: _Search = after._replace(at=state.at + 1)
+        return moved
 
     zero, none = jnp.int32(0), jnp.int32(-1)
     found: _Search = jax.lax.while_loop(is_open, go_on, _Search(zero, limit, none, none, zero))

@@ -49,9 +49,9 @@ def solve_plain(sets: VictimSets, node_limit: int) -> VictimChoice | None:
     """
     search = _Search(sets, sets.narrow(None))
     few = min(FEW_NODES, node_limit)
-    first = search.left[0] if search.left else -1
-    core = sets.find_core(first, search.narrowed) if search.left else np.zeros(0, np.int64)
-    is_core_decided = search.left and search.solve(core, (), few)
+    first = search.left[0]
+    core = sets.find_core(first, search.narrowed)
+    is_core_decided = search.solve(core, (), few)
     hard: list[int] = []
     while search.left and len(hard) < MANY_HARD:
         domain = search.left.pop(0)
@@ -63,7 +63,7 @@ def solve_plain(sets: VictimSets, node_limit: int) -> VictimChoice | None:
     is_tangled = len(hard) == MANY_HARD
     search.left = [*hard, *search.left]
     search.drop_refused()
-    if is_tangled:
+    if is_tangled and search.left:
         search.ask_kernels()
     is_proven = True
     while search.left:
@@ -146,8 +146,7 @@ class _Search:
 
     def ask_kernels(self) -> None:
         """Find sets in all domains that are left, and decide those with few victims."""
-        rng = np.random.default_rng(0)
-        for domain, victims in find_sets(self.sets, self.narrowed, self.left, NUM_ORDERS, rng)[:1]:
+        for domain, victims in find_sets(self.sets, self.narrowed, self.left, NUM_ORDERS)[:1]:
             self.offer(self.sets.to_choice(domain, victims))
         is_listable = find_listable(self.sets, self.narrowed)
         listed = [d for d in self.left if is_listable[d]]

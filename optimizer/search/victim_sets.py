@@ -40,7 +40,10 @@ NO_ROOM = 2**62
 """Bound of a domain in which the pods do not fit whoever goes."""
 ROUNDING = 1e-6
 """Far more than sums and quotients of whole numbers below 2**30 can be off by in float64."""
+SLACK = 1e-9
+"""Far more than a sum of the gains of a domain can be off by."""
 TINY = 1e-12
+"""Keeps quotients finite where nothing is gained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +146,14 @@ class VictimSets:
         cost = self.costs.words[victim, 0].astype(np.float64)
         order = np.lexsort((cost / np.maximum(gains, TINY), domain))
         sorted_gains, sorted_domain = gains[order], domain[order]
-        missing = np.maximum(self.need - self.add_up(self.now), 0).astype(np.float64)
+        # A little less than what is missing, so that rounding never asks for a pod too many.
+        missing = np.maximum(self.need - self.add_up(self.now) - SLACK, 0)
         before = _sum_before(sorted_gains, sorted_domain)
         used = np.empty(len(order))
         used[order] = np.clip(
             (missing[sorted_domain] - before) / np.maximum(sorted_gains, TINY), 0, 1
         )
+        used[gains == 0] = 0
         sums = np.bincount(domain, used * cost, self.num_domains)
         # The price of a pod at which the relaxation stops: what a victim costs beyond the worth of
         # its gain is added where it goes all the same.

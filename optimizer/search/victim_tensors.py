@@ -94,7 +94,6 @@ def find_sets(
     narrowed: Narrowed,
     domains: Sequence[int],
     num_orders: int,
-    rng: np.random.Generator,
 ) -> list[Found]:
     """Find a cheap set of victims for each domain, by many orders and exchange.
 
@@ -102,8 +101,7 @@ def find_sets(
       sets: The problem.
       narrowed: Who may go.
       domains: Where to look.
-      num_orders: Orders tried in each domain.
-      rng: Seeded.
+      num_orders: Orders tried in each domain, drawn from its number.
 
     Returns:
       (domain, victims) of each domain where something fits, the cheapest first.
@@ -117,23 +115,25 @@ def find_sets(
     locals_ = [_cut_out(sets, narrowed, d) for d in domains]
     ranked: list[tuple[tuple[int, ...], int, tuple[int, ...]]] = []
     for chunk, fleet in _cut_into_chunks(sets, locals_, num_orders):
-        orders = np.zeros((len(fleet.need), num_orders, fleet.is_unit.shape[1]), np.int32)
-        orders[:] = np.arange(fleet.is_unit.shape[1])
+        num_domains, num_units = fleet.is_unit.shape
+        kept = min(KEPT, num_orders)
+        orders = np.tile(np.arange(num_units, dtype=np.int32), (num_domains, num_orders, 1))
+        draws = np.zeros((num_domains, kept, SWAPS, 4), np.int32)
         for i, local in enumerate(chunk):
+            rng = np.random.default_rng(local.domain)
             orders[i, :, : len(local.victims)] = _draw_orders(sets, local, num_orders, rng)
+            draws[i] = rng.integers(0, 2**20, draws.shape[1:])
         device = jax.device_put(fleet)
         found = prefix_give_back(device, orders)
         words = np.asarray(found.words)
         keys = [words[:, :, k] for k in reversed(range(words.shape[2]))]
-        best = np.lexsort(keys, axis=1)[:, :KEPT, None]
+        best = np.lexsort(keys, axis=1)[:, :kept, None]
         taken = np.take_along_axis(np.asarray(found.taken), best, axis=1)
-        draws = rng.integers(0, 2**20, (*taken.shape[:2], SWAPS, 4)).astype(np.int32)
         better = exchange(device, taken, draws)
         taken, words = np.asarray(better.taken), np.asarray(better.words)
         fits = np.asarray(better.fits)
         for i, local in enumerate(chunk):
-            options = [(tuple(words[i, o].tolist()), o) for o in range(KEPT) if o < len(fits[i])]
-            cost, o = min(options)
+            cost, o = min((tuple(words[i, o].tolist()), o) for o in range(kept))
             if fits[i, o]:
                 chosen = tuple(sorted(local.victims[taken[i, o, : len(local.victims)]].tolist()))
                 ranked.append((cost, local.domain, chosen))
@@ -171,18 +171,16 @@ def _draw_orders(
 def _cut_into_chunks(
     sets: VictimSets, locals_: Sequence[_Local], num_orders: int
 ) -> Iterator[tuple[list[_Local], VictimTensors]]:
-    from optimizer.kernels.runtime import bucket
     from optimizer.kernels.victims import VictimTensors
 
-    num_nodes = bucket(max(len(local.nodes) for local in locals_) + 1)
-    num_units = bucket(max(len(local.victims) for local in locals_))
-    most = bucket(
-        max(int(np.bincount(local.victim, minlength=1).max(initial=1)) for local in locals_)
-    )
+    # Powers of two: a scan over padding costs little, another compilation seconds.
+    num_nodes = _widen(max(len(local.nodes) for local in locals_) + 1, 16)
+    num_units = _widen(max(len(local.victims) for local in locals_), 16)
+    most = _widen(max(int(np.bincount(local.victim).max()) for local in locals_), 4)
     num_resources = len(sets.request)
     each = 4 * (num_orders * (num_nodes * (num_resources + 1) + num_units))
     each += 4 * num_units * most * (num_resources + 1)
-    size = min(max(MEMORY_LIMIT // each, 1), bucket(len(locals_)))
+    size = min(max(MEMORY_LIMIT // each, 1), _widen(len(locals_), 8))
     for start in range(0, len(locals_), size):
         chunk = list(locals_[start : start + size])
         node_of = np.full((size, num_units, most), num_nodes - 1, np.int32)
@@ -324,6 +322,10 @@ def _list_costs(
         excess_price=_repeat(costs.excess_price, size),
         is_hard=np.full(size, costs.is_hard),
     )
+
+
+def _widen(size: int, least: int) -> int:
+    return max(least, 1 << (size - 1).bit_length())
 
 
 def _repeat(row: Indices, size: int) -> NDArray[np.int32]:
