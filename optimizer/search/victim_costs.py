@@ -31,6 +31,14 @@ __all__ = ["VictimCosts", "describe_costs"]
 MAX_WORD: Final = 2**30
 """What a word stays below, whoever goes."""
 MAX_BUDGETS: Final = 32
+_KNOWN: Final = (
+    "victimPods",
+    "victimUnits",
+    "victimGpus",
+    "weightedVictimGpus",
+    "highestVictimPriority",
+    "pdbViolations",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,7 @@ class VictimCosts:
 
 
 def describe_costs(fleet: EmptiedFleet, steps: Sequence[Level | VictimLevel]) -> VictimCosts | None:
-    """Return the costs of the victim steps, None where words of int32 cannot hold them.
+    """Return the costs of the victim steps, None where words of int32 cannot state them.
 
     Args:
       fleet: Who may go, and who is gone already.
@@ -78,6 +86,8 @@ def describe_costs(fleet: EmptiedFleet, steps: Sequence[Level | VictimLevel]) ->
     """
     victims = fleet.victims
     criteria = [step.criterion for step in steps if isinstance(step, VictimLevel)]
+    if any(VictimLevel(c) not in steps or c not in _KNOWN for c in criteria):
+        return None
     if "victimUnits" in criteria and len({victim.unit for victim in victims}) < len(victims):
         return None
     budgets = sorted({b for victim in victims for b, _ in victim.budgets})

@@ -125,7 +125,8 @@ class _Search:
             return True
         fills = choice.placements.get(sets.unit, ())
         if sum(int(fill.counts.sum()) for fill in fills) == sets.need:
-            self.offer(choice)
+            # A model may count ranks among its own victims only.
+            self.offer(replace(choice, score=sets.score(fills, choice.victims)))
         return choice.proven == len(sets.steps)
 
     def find_floor(self, domain: int) -> tuple[int, ...]:

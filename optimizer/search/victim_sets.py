@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from optimizer.decode import UnitPlacement
     from optimizer.problem import Unit
     from optimizer.search.victim_model import EmptiedFleet
 
@@ -231,16 +232,18 @@ class VictimSets:
         room = fits[nodes]
         counts = np.clip(self.need - (np.cumsum(room) - room), 0, room)
         placement = (Fill(0, nodes[counts > 0], counts[counts > 0]),)
-        placed = count_placed(self.fleet.problem, self._unit, placement)
-        score = tuple(
+        return VictimChoice(
+            {self.unit: placement}, tuple(chosen), self.score(placement, chosen), 0, ()
+        )
+
+    def score(self, placement: UnitPlacement, chosen: Sequence[int]) -> tuple[int, ...]:
+        """Return the value of every step, more is better; the same count for every domain."""
+        problem = self.fleet.problem
+        placed = count_placed(problem, problem.units[self.unit], placement)
+        return tuple(
             step.value([placed]) if isinstance(step, Level) else -cost
             for step, cost in zip(self.steps, self._count(chosen), strict=True)
         )
-        return VictimChoice({self.unit: placement}, tuple(chosen), score, 0, ())
-
-    @property
-    def _unit(self) -> Unit:
-        return self.fleet.problem.units[self.unit]
 
     def _count(self, chosen: Sequence[int]) -> list[int]:
         """Return the value of every victim step as the models count it, 0 for other steps."""
@@ -351,7 +354,7 @@ def _is_plain(fleet: EmptiedFleet, unit: Unit) -> bool:
     mine = {int(pods.spec[p]) for p in unit.tasks[0].pods}
     theirs = {int(x) for x in pods.spec[[p for v in fleet.victims for p in v.pods]]}
     return not any(pods.specs[x].anti_affinity for x in mine | theirs) and not any(
-        pods.specs[x].host_ports for x in mine
+        pods.specs[x].host_ports or pods.specs[x].claims for x in mine
     )
 
 
