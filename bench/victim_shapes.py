@@ -1,4 +1,4 @@
-"""Fleets of two public reports in which looking for victims was slow or went wrong.
+"""Fleets of two public reports where looking for victims was slow or went wrong, and tangled ones.
 
 kueue#13148: 2,000 nodes and 700 running workloads that may be evicted; a cycle took 40 s.
 kueue#10815: ten NVLink cliques of 18 nodes with 4 GPUs each; victims were taken from all cliques,
@@ -19,7 +19,7 @@ from topology.model import HOSTNAME, PODS, Group, Node, Phase, PodSpec, Topology
 if TYPE_CHECKING:
     from topology.model import Snapshot
 
-__all__ = ["PREEMPTOR", "make_cliques", "make_wide_fleet"]
+__all__ = ["PREEMPTOR", "make_cliques", "make_tangled_fleet", "make_wide_fleet"]
 
 PREEMPTOR = "bench/preemptor"
 GIB = 1 << 30

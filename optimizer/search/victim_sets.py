@@ -39,8 +39,6 @@ MAX_AMOUNT = 2**24
 """Amounts stay below this, so that float32 holds them exactly."""
 NO_ROOM = 2**62
 """Bound of a domain in which the pods do not fit whoever goes."""
-ROUNDING = 1e-6
-"""Far more than sums and quotients of whole numbers below 2**30 can be off by in float64."""
 SLACK = 1e-9
 """Far more than a sum of the gains of a domain can be off by."""
 TINY = 1e-12
@@ -155,20 +153,19 @@ class VictimSets:
             (missing[sorted_domain] - before) / np.maximum(sorted_gains, TINY), 0, 1
         )
         used[gains == 0] = 0
-        sums = np.bincount(domain, used * cost, self.num_domains)
+        sums = np.bincount(domain, used * cost, self.num_domains).astype(np.float64)
         # The price of a pod at which the relaxation stops: what a victim costs beyond the worth of
         # its gain is added where it goes all the same.
         critical = np.zeros(self.num_domains)
         np.maximum.at(critical, domain[used > 0], (cost / np.maximum(gains, TINY))[used > 0])
         rank = self._find_rank(goes)
         first = self.costs.rank_price[0]
-        bound = np.ceil(sums - ROUNDING).astype(np.int64) + rank * first
+        bound = _round_up(sums) + rank * first
         bound[self.add_up(room) < self.need] = NO_ROOM
         kept = bound[domain] < NO_ROOM
         if limit is not None:
             with_it = sums[domain] + np.maximum(cost - critical[domain] * gains, 0)
-            least = np.ceil(with_it - ROUNDING).astype(np.int64)
-            least += np.maximum(rank[domain], self.costs.rank[victim]) * first
+            least = _round_up(with_it) + np.maximum(rank[domain], self.costs.rank[victim]) * first
             kept &= least < limit[0] if len(limit) == 1 else least <= limit[0]
             kept &= ~is_refused(bound, limit)[domain]
         still = np.zeros(len(goes), bool)
@@ -374,6 +371,12 @@ def _count_fits(free: Indices, request: Indices) -> Indices:
     """Return i64[N]: pods that fit by room alone."""
     fits: Indices = np.maximum((free // request).min(axis=1), 0)
     return fits
+
+
+def _round_up(costs: NDArray[np.float64]) -> Indices:
+    """Return the least whole costs, less than rounding in float64 can ever add."""
+    whole: Indices = np.ceil(costs - 1e-6 - costs * 1e-11).astype(np.int64)
+    return whole
 
 
 def _sum_before(amounts: NDArray[np.float64], keys: Indices) -> NDArray[np.float64]:
