@@ -113,8 +113,9 @@ def solve_domain(sets: VictimSets, domain: int) -> tuple[int, ...] | None:
     choice = choose_victims(sets.fleet, [0], nodes, sets.steps, node_limit=10_000)
     assert choice is not None
     assert choice.proven == len(sets.steps)
-    pods = sum(int(f.counts.sum()) for fills in choice.placements.values() for f in fills)
-    return choice.score if pods == sets.need else None
+    fills = choice.placements.get(0, ())
+    pods = sum(int(fill.counts.sum()) for fill in fills)
+    return sets.score(fills, choice.victims) if pods == sets.need else None
 
 
 def best_by_highs(sets: VictimSets) -> tuple[int, ...] | None:
