@@ -78,7 +78,7 @@ def _make_nodes(count: int, per_domain: int, gpus: int) -> list[Node]:
 def make_wide_fleet(
     nodes: int, per_domain: int, *, is_one_domain: bool = False, seed: int = 0
 ) -> Snapshot:
-    """Build a fleet filled to about 0.9 by gangs that go whole, 7 for every 20 nodes.
+    """Build a full fleet: about 7 gangs that go whole for 20 nodes, and pods that may not go.
 
     The preemptor takes 0.4 of a domain (or of 100 nodes, where the fleet is one domain); its pods
     ask for GPUs, cpu and memory, and each of the three binds on some nodes.
@@ -91,7 +91,7 @@ def make_wide_fleet(
         gpus = int(rng.choice([1, 2, 4, 8], p=[0.1, 0.2, 0.3, 0.4]))
         cpus = gpus * int(rng.choice([4, 8, 14]))
         gib = gpus * int(rng.choice([40, 80, 110]))
-        count = int(rng.choice([1, 2, 4, 8], p=[0.3, 0.3, 0.25, 0.15])) * 8 // gpus
+        count = int(rng.choice([1, 2, 4, 8], p=[0.35, 0.3, 0.22, 0.13])) * 8 // gpus
         spec = _make_spec(gpus, cpus, gib)
         amounts = np.array([gpus, cpus, gib])
         on: list[str] = []
@@ -107,6 +107,10 @@ def make_wide_fleet(
             row, members = _make_gang(f"bench/v{v:05d}", spec, on, priority=priority)
             groups.append(row)
             pods += members
+    for n in np.flatnonzero(left[:, 0]).tolist():
+        spec = _make_spec(int(left[n, 0]), 0, 0)
+        ref, name = f"bench/kept-{n:05d}", machines[n].name
+        pods.append(PodRow(ref, spec, node=name, phase=Phase.RUNNING, priority=1000))
     count = 40 if is_one_domain else per_domain * 2 // 5
     key = None if is_one_domain else KEY
     row, members = _make_gang(
