@@ -20,8 +20,10 @@ from gangplan.api import (
     preempt,
     read,
     read_plan,
+    report,
     to_pandas,
     verify,
+    whatif,
     write_snapshot,
 )
 from topology.errors import GangplanError, RequestError, SnapshotError
@@ -40,7 +42,9 @@ __all__ = [
     "preempt",
     "read",
     "read_plan",
+    "report",
     "to_pandas",
     "verify",
+    "whatif",
     "write_snapshot",
 ]

@@ -5,16 +5,18 @@ Heavy modules are imported inside the verb that needs them, so `import gangplan`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from os import PathLike
 
     import networkx as nx
     import pyarrow as pa
 
     from gangplan.inspection import Inspection
+    from ray_jobs.whatif import WhatIf
     from topology.model import Snapshot
     from topology.plan import Plan, Request, Verification
 
@@ -29,8 +31,10 @@ __all__ = [
     "preempt",
     "read",
     "read_plan",
+    "report",
     "to_pandas",
     "verify",
+    "whatif",
     "write_snapshot",
 ]
 
@@ -89,7 +93,7 @@ def place(
       groups: References to plan for; None: everything pending.
       progress: Called with the name of each step.
       options: Fields of `topology.plan.Request`: `objective`, `seed`, `effort`, `release`,
-        `assume_gangs`, `preempt`, `pdb`.
+        `assume_gangs`, `preempt`, `pdb`, `policy`.
 
     Returns:
       A verified plan; `plan.verification` says so.
@@ -142,6 +146,43 @@ def explain(
     return make_plan(snapshot, _build_request(snapshot, "explain", groups, options), progress)
 
 
+def whatif(
+    snapshot: Snapshot,
+    scenarios: str | PathLike[str] | Sequence[Mapping[str, Any]],
+    groups: Sequence[str] | None = None,
+    *,
+    workers: str | int | None = None,
+    progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> WhatIf:
+    """Answer one question for many variants of a fleet.
+
+    Args:
+      snapshot: Read whole; never changed.
+      scenarios: A scenarios file, or its scenarios as dictionaries (docs/whatif.md).
+      groups: References to plan for; None: everything pending.
+      workers: None: in this process; a number of local Ray workers, "auto", or an address.
+      progress: Called with a line now and then.
+      options: As for `place`.
+
+    Returns:
+      `base`, the answer for the snapshot as it is, and `answers`, one for each scenario, with a
+      `row` of sums and a verified `plan`; one that cannot be carried out has an `error` instead.
+
+    Raises:
+      RequestError: When the file or the request is of no use.
+    """
+    from data.scenarios.read import expand_scenarios, read_scenarios
+    from ray_jobs.whatif import answer_scenarios
+
+    if isinstance(scenarios, str | PathLike):
+        asked = read_scenarios(str(scenarios), snapshot)
+    else:
+        asked = expand_scenarios([dict(entry) for entry in scenarios], snapshot)
+    request = _build_request(snapshot, "place", groups, options)
+    return answer_scenarios(snapshot, asked, request, workers=workers, progress=progress)
+
+
 def _build_request(
     snapshot: Snapshot,
     command: Literal["explain", "place", "preempt"],
@@ -177,6 +218,26 @@ def read_plan(path: str | PathLike[str]) -> Plan:
     from gangplan.plan_files import load_plan
 
     return load_plan(str(path))
+
+
+def report(answer: Plan | Inspection | Mapping[str, Any], snapshot: Snapshot | None = None) -> str:
+    """Show an answer as one self-contained HTML page with pictures.
+
+    Args:
+      answer: A plan, an inspection, or the document of either as `-o json` prints it.
+      snapshot: What a plan was made from; without it only the nodes that the plan names are drawn.
+
+    Raises:
+      RequestError: When a document is incomplete.
+
+    Example:
+      `pathlib.Path("plan.html").write_text(gangplan.report(plan, snapshot), encoding="utf-8")`
+    """
+    from gangplan.reporting.page import build_page
+    from gangplan.reporting.source import read_source
+
+    document = answer if isinstance(answer, Mapping) else answer.to_dict()
+    return build_page(read_source(document, snapshot))
 
 
 def write_snapshot(snapshot: Snapshot, folder: str | PathLike[str]) -> None:

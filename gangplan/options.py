@@ -20,6 +20,8 @@ __all__ = [
     "Output",
     "Pdb",
     "PdbMode",
+    "Policy",
+    "PolicyName",
     "Preempt",
     "Quiet",
     "Release",
@@ -28,11 +30,13 @@ __all__ = [
     "Selector",
     "Snapshots",
     "Strict",
+    "Workers",
 ]
 
 FormatName = Literal["table", "wide", "json", "yaml", "name"]
 ReleaseName = Literal["1.35", "1.36", "1.37"]
 PdbMode = Literal["soft", "hard"]
+PolicyName = Literal["optimize", "replay", "compare"]
 EffortName = Literal["quick", "normal", "thorough"]
 
 Snapshots = Annotated[
@@ -130,6 +134,14 @@ Pdb = Annotated[
         show_default=False,
     ),
 ]
+Policy = Annotated[
+    PolicyName,
+    typer.Option(
+        envvar="GANGPLAN_POLICY",
+        help="Who decides: optimize, the search; replay, kube-scheduler of --release step by step; "
+        "compare, both side by side.",
+    ),
+]
 Strict = Annotated[
     bool,
     typer.Option("--strict", envvar="GANGPLAN_STRICT", help="Any invalid object is fatal."),
@@ -148,4 +160,14 @@ Quiet = Annotated[
 ]
 NoColor = Annotated[
     bool, typer.Option("--no-color", envvar="GANGPLAN_NO_COLOR", help="No colours.")
+]
+Workers = Annotated[
+    str | None,
+    typer.Option(
+        envvar="GANGPLAN_WORKERS",
+        metavar="N|auto|ADDRESS",
+        help="Fan out on Ray: so many local processes, all of the cluster this runs in (auto), or "
+        "a cluster's address. Default: this process alone, without Ray.",
+        show_default=False,
+    ),
 ]
