@@ -17,7 +17,7 @@ from optimizer.problem import BROKEN, FREE_CHOICE
 from topology.levels import NO_DOMAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Indices = NDArray[np.int64]
     Loads = list[list[tuple[int, int, int]]]
 
-__all__ = ["FlatKind", "FlatRows", "describe_flat"]
+__all__ = ["FlatKind", "FlatRows", "count_pod_variables", "describe_flat"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -64,6 +64,19 @@ def describe_flat(problem: Problem, unit: Unit) -> FlatKind | None:
     return FlatKind(unit.priority, task.pod_class, task.count, column, pinned)
 
 
+def count_pod_variables(state: FleetState) -> int:
+    """Count the pod variables of a model of all units and nodes, kinds sharing theirs."""
+    problem = state.problem
+    classes: dict[tuple[object, ...], int] = {}
+    for u, unit in enumerate(problem.units):
+        kind = describe_flat(problem, unit)
+        for t, task in enumerate(unit.tasks):
+            pool = (u, t) if kind is None else (None, kind.pod_class, kind.column, kind.pinned)
+            classes[pool] = task.pod_class
+    room = {s: int((state.fits(s) > 0).sum()) for s in sorted(set(classes.values()))}
+    return sum(room[s] for s in classes.values())
+
+
 @dataclass(slots=True)
 class _Entry:
     kind: FlatKind
@@ -76,7 +89,6 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Pool:
-    rank: int
     entries: list[_Entry] = field(default_factory=list)
     pods: list[tuple[int, int, int]] = field(default_factory=list)
     """(domain, bin, variable) pods in a bin; variable -1 where the bin is the whole domain."""
@@ -108,33 +120,28 @@ class FlatRows:
         self.cover_loads = cover_loads
         self.integer_pods = integer_pods
         self.integer_gangs = integer_gangs
-        self.entries: dict[tuple[int, FlatKind], _Entry] = {}
+        self.entries: dict[FlatKind, _Entry] = {}
         self.pools: list[_Pool] = []
 
-    def collect(self, u: int, rank: int = 0) -> bool:
-        """Count a unit in if it is a plain gang; nothing is added to the model before `add_pools`.
-
-        Args:
-          u: Unit.
-          rank: Units of different ranks never share a kind.
-        """
+    def collect(self, u: int) -> bool:
+        """Count a unit in if it is a plain gang; the model is as it was until `add_pools`."""
         kind = describe_flat(self.problem, self.problem.units[u])
         if kind is None:
             return False
-        self.entries.setdefault((rank, kind), _Entry(kind, [])).units.append(u)
+        self.entries.setdefault(kind, _Entry(kind, [])).units.append(u)
         return True
 
     def add_pools(self, *, shared: bool = False) -> None:
         """Add all that was collected.
 
         Args:
-          shared: Kinds of one rank that differ in count and priority alone share their pods.
+          shared: Kinds that differ in count and priority alone share their pods.
         """
         pools: dict[tuple[int, ...], _Pool] = {}
-        for (rank, kind), entry in sorted(self.entries.items(), key=lambda item: item[0]):
+        for kind, entry in sorted(self.entries.items()):
             own = () if shared else (kind.priority, kind.count)
-            key = (rank, kind.pod_class, kind.column, kind.pinned, *own)
-            pools.setdefault(key, _Pool(rank)).entries.append(entry)
+            key = (kind.pod_class, kind.column, kind.pinned, *own)
+            pools.setdefault(key, _Pool()).entries.append(entry)
         for pool in pools.values():
             self._add_pool(pool)
             self.pools.append(pool)
@@ -203,17 +210,6 @@ class FlatRows:
         for b, x in zip(members.tolist(), variables.tolist(), strict=True):
             self.loads[b].append((kind.pod_class, 1, x))
             pool.pods.append((domain, b, x))
-
-    def each_presence(self) -> Iterator[tuple[int, int, int]]:
-        """Yield (rank, bin, variable): a pod or a gang of that rank stands in the bin."""
-        for pool in self.pools:
-            for domain, b, x in pool.pods:
-                if x >= 0:
-                    yield pool.rank, b, x
-                    continue
-                for entry in pool.entries:
-                    for gang in entry.gangs[entry.domains == domain].tolist():
-                        yield pool.rank, b, gang
 
     def add_objective(self, objective: NDArray[np.float64], level: Level) -> int:
         """Write one level's worth of every variable; return a limit of what it can add up to."""

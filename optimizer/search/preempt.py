@@ -17,19 +17,21 @@ stated without proof.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from optimizer.answer import describe_bound
-from optimizer.decode import seat_pods
-from optimizer.objective import VICTIM_CRITERIA, Level, Placed, VictimLevel, build_steps
+from optimizer.objective import VICTIM_CRITERIA, Placed, build_steps
 from optimizer.problem import build_problem
+from optimizer.search.flat_rows import count_pod_variables
 from optimizer.search.place import search_placement
-from optimizer.search.score import count_placed
+from optimizer.search.preempt_bound import PlanProof, score_plan
+from optimizer.search.preempt_plan import EvictionPlan, Trial, join_nodes, read_choice, seat_unit
+from optimizer.search.preempt_together import choose_together
 from optimizer.search.victim_model import empty_fleet
-from optimizer.search.victim_search import VictimSearch, count_variables
+from optimizer.search.victim_search import VictimSearch
 from optimizer.victims import (
     count_cost,
     explain_no_preemption,
@@ -38,18 +40,17 @@ from optimizer.victims import (
     sees_groups,
 )
 from topology.model import NO_GROUP
-from topology.plan import Bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from optimizer.decode import UnitPlacement
     from optimizer.problem import Problem, Unit, UnitKey
-    from optimizer.search.place import PlaceResult
+    from optimizer.search.preempt_plan import Seats
+    from optimizer.search.preempt_together import JointTrial
     from optimizer.search.victim_model import EmptiedFleet, VictimChoice
     from optimizer.victims import Victim, VictimCost
     from topology.model import Snapshot
-    from topology.plan import Request
+    from topology.plan import Bound, Request
 
 __all__ = ["PreemptResult", "search_preemption"]
 
@@ -57,8 +58,6 @@ MAX_JOINT: Final = 4_000
 """Pod variables up to which units of one priority share a model with what is placed."""
 NODE_LIMITS: Final = {"quick": 200, "normal": 5_000, "thorough": 100_000}
 """Branch-and-bound nodes of each solve, by effort."""
-NOBODY: Final = -(2**40)
-"""The highest priority among no victims: below every priority there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,48 +72,6 @@ class PreemptResult:
     """(pod, ref of the unit that it goes for), ascending."""
     cost: VictimCost
     bound: Bound
-
-
-@dataclass(frozen=True, slots=True)
-class _Seats:
-    """A placed unit: what it is worth, and where its pods are."""
-
-    unit: Unit
-    worth: Placed
-    nodes: dict[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """A plan on the way: units that keep their nodes, the others, and who is gone."""
-
-    fixed: Mapping[UnitKey, _Seats] = field(default_factory=dict)
-    rest: Mapping[UnitKey, _Seats] = field(default_factory=dict)
-    gone: tuple[tuple[Victim, str], ...] = ()
-    """(victim, ref of its preemptor)."""
-    result: PlaceResult | None = None
-    """What the joint search said of `rest`."""
-
-    @property
-    def seats(self) -> dict[UnitKey, _Seats]:
-        return {**self.fixed, **self.rest}
-
-    @property
-    def victims(self) -> tuple[Victim, ...]:
-        return tuple(victim for victim, _ in self.gone)
-
-
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """What one search for victims says."""
-
-    units: frozenset[UnitKey]
-    """Units it decided anew; those without seats stay out."""
-    seats: dict[UnitKey, _Seats]
-    gone: tuple[tuple[Victim, str], ...]
-    proven: int
-    """Leading steps proven; 0 where several models took turns."""
-    bounds: tuple[float, ...] = ()
 
 
 def search_preemption(
@@ -157,8 +114,12 @@ class _Search:
             for unit in self.active
             if explain_no_preemption(snapshot, unit, request.release) is None
         }
+        self.proof = PlanProof(snapshot, request, self.steps, self.active)
         self.tried: set[UnitKey] = set()
-        self.first: _Trial | None = None
+        self.joint: JointTrial | None = None
+        self.joint_plan: EvictionPlan | None = None
+        """What came of it, with those placed beside whom it did not ask."""
+        self.first: Trial | None = None
         """The first search for victims, with nobody of lower priority in the way."""
         pods = snapshot.pods
         specs = {int(pods.spec[task.pods[0]]) for unit in self.active for task in unit.tasks}
@@ -166,27 +127,64 @@ class _Search:
         """What pods of the plan want beside them: kept without being weighed."""
 
     def run(self) -> PreemptResult:
-        plan = self._complete(_Plan())
+        plan = self._complete(EvictionPlan())
+        if self._find_waiting(plan):
+            plan = self._improve_together(plan)
         while waiting := self._find_waiting(plan):
             better = self._improve(plan, waiting)
             self.tried |= {unit.key for unit in waiting}
             plan = better or plan
+        if self.joint_plan is not None and self._score(self.joint_plan) > self._score(plan):
+            plan = self.joint_plan
         evictions = [(p, ref) for victim, ref in plan.gone for p in victim.pods]
         return PreemptResult(
             after=self._without(plan.victims),
-            placed=_join(plan.seats.values()),
+            placed=join_nodes(plan.seats.values()),
             evictions=tuple(sorted(evictions)),
             cost=count_cost(plan.victims, self.snapshot.budgets),
             bound=self._find_bound(plan),
         )
 
-    def _find_waiting(self, plan: _Plan) -> list[Unit]:
-        """Return the units of the highest priority that may look for victims, in order."""
-        done = plan.seats.keys() | self.tried
+    def _find_waiting(self, plan: EvictionPlan) -> list[Unit]:
+        """Return the units of the highest priority that may look for victims, in order.
+
+        Those that are placed in part wait for the rest.
+        """
+        done = plan.find_whole() | self.tried
         waiting = [u for u in self.active if u.key in self.may_preempt and u.key not in done]
         return [unit for unit in waiting if unit.priority == waiting[0].priority]
 
-    def _complete(self, plan: _Plan) -> _Plan:
+    def _improve_together(self, plan: EvictionPlan) -> EvictionPlan:
+        """Decide about all in one model; where it proves little, turns may do better."""
+        least = self._find_waiting(plan)[-1].priority
+        never = [s for k, s in plan.rest.items() if k not in self.may_preempt]
+        units = [unit for unit in self.active if unit.key in self.may_preempt]
+        if self.problem.reservations:
+            return plan
+        self.say(f"looking for victims for {len(units)} groups in one model")
+        joint = choose_together(
+            self.problem,
+            self.request,
+            self.steps,
+            units,
+            stays=[seats for seats in never if seats.unit.priority >= least],
+            attractive=self.attractive,
+        )
+        if joint is None:
+            self.say("one model would be too large: taking turns")
+            return plan
+        trial = joint.trial
+        candidate = EvictionPlan(trial.seats, gone=trial.gone)
+        if trial.proven < len(joint.steps) or len(trial.units) < len(self.active):
+            candidate = self._complete(candidate)
+        self.joint, self.joint_plan = joint, candidate
+        self.say(f"one model places {len(trial.seats)}, {len(trial.gone)} units would go")
+        if trial.proven < len(joint.steps):
+            return plan
+        self.tried |= trial.units
+        return max(plan, candidate, key=self._score)
+
+    def _complete(self, plan: EvictionPlan) -> EvictionPlan:
         """Place what is not fixed, in the fleet as the plan leaves it, without further victims."""
         left = [unit for unit in self.problem.units if unit.key not in plan.fixed and unit.tasks]
         if not left:
@@ -196,7 +194,7 @@ class _Search:
             problem = build_problem(
                 self._without(plan.victims),
                 self.request,
-                placed=_join(plan.fixed.values()),
+                placed=join_nodes(plan.fixed.values()),
                 only=[unit.ref for unit in left],
             )
         objective = tuple(
@@ -205,7 +203,7 @@ class _Search:
         request = replace(self.request, objective=objective or ("max:priority",))
         result = search_placement(problem, request, self.say)
         rest = {
-            problem.units[u].key: _seat(problem, u, placement)
+            problem.units[u].key: seat_unit(problem, u, placement)
             for u, placement in result.placements.items()
             if problem.units[u].key not in plan.fixed
         }
@@ -214,11 +212,11 @@ class _Search:
     def _without(self, victims: Iterable[Victim]) -> Snapshot:
         return remove_pods(self.snapshot, [p for victim in victims for p in victim.pods])
 
-    def _improve(self, plan: _Plan, waiting: list[Unit]) -> _Plan | None:
+    def _improve(self, plan: EvictionPlan, waiting: list[Unit]) -> EvictionPlan | None:
         """Seek victims for the waiting units of one priority; None unless that is better."""
         priority = waiting[0].priority
         lower = {k: s for k, s in plan.rest.items() if s.unit.priority < priority}
-        best: _Plan | None = None
+        best: EvictionPlan | None = None
         # First without regard to what is placed below, then beside it.
         for held in ({}, lower) if lower else ({},):
             trial = self._seek(plan, waiting, held)
@@ -231,36 +229,35 @@ class _Search:
                 if seats.unit.priority >= priority and key not in trial.units
             }
             fixed = {**plan.fixed, **kept, **trial.seats}
-            candidate = self._complete(_Plan(fixed, gone=(*plan.gone, *trial.gone)))
+            candidate = self._complete(EvictionPlan(fixed, gone=(*plan.gone, *trial.gone)))
             if self._score(candidate) > self._score(best or plan):
                 best = candidate
         return best
 
-    def _score(self, plan: _Plan) -> tuple[int, ...]:
-        worth = [seats.worth for seats in plan.seats.values()]
-        cost = count_cost(plan.victims, self.snapshot.budgets).to_criteria()
-        return tuple(
-            step.value(worth) if isinstance(step, Level) else -cost.get(step.criterion, NOBODY)
-            for step in self.steps
-        )
+    def _score(self, plan: EvictionPlan) -> tuple[int, ...]:
+        return score_plan(plan, self.steps, self.snapshot)
 
-    def _seek(self, plan: _Plan, waiting: list[Unit], held: Mapping[UnitKey, _Seats]) -> _Trial:
+    def _seek(
+        self, plan: EvictionPlan, waiting: list[Unit], held: Mapping[UnitKey, Seats]
+    ) -> Trial:
         """Find nodes and victims for the waiting units beside what is held."""
         priority = waiting[0].priority
         beside = {k: s for k, s in plan.rest.items() if s.unit.priority >= priority}
-        whole = [s.unit for s in beside.values() if len(s.nodes) == s.unit.num_pods]
+        for unit in waiting:
+            beside.pop(unit.key, None)
+        whole = [s.unit for s in beside.values() if s.is_whole]
         movers = [*waiting, *(unit for unit in whole if unit.key in self.may_preempt)]
         alike = len({sees_groups(unit, self.request.release) for unit in movers}) == 1
         if alike and not self.problem.reservations and len(movers) > 1:
             keys = frozenset(unit.key for unit in movers)
             stays = {k: s for k, s in beside.items() if k not in keys}
             fleet = self._empty(plan, movers, {**plan.fixed, **held, **stays})
-            if count_variables(fleet) <= MAX_JOINT:
+            if count_pod_variables(fleet.state) <= MAX_JOINT:
                 self.say(f"looking for victims for {len(waiting)} groups together")
                 units = [u for u, unit in enumerate(fleet.problem.units) if unit.key in keys]
                 choice = self.search.solve(fleet, units, np.arange(len(fleet.free)))
                 return self._read(fleet, keys, choice)
-        trials: list[_Trial] = []
+        trials: list[Trial] = []
         for unit in waiting:
             self.say(f"looking for victims for {unit.ref}")
             gone = [entry for trial in trials for entry in trial.gone]
@@ -272,7 +269,7 @@ class _Search:
             trials.append(self._read(fleet, frozenset([unit.key]), choice))
         if len(trials) == 1:
             return trials[0]
-        return _Trial(
+        return Trial(
             frozenset(unit.key for unit in waiting),
             {key: s for trial in trials for key, s in trial.seats.items()},
             tuple(entry for trial in trials for entry in trial.gone),
@@ -280,7 +277,7 @@ class _Search:
         )
 
     def _empty(
-        self, plan: _Plan, units: Sequence[Unit], stays: Mapping[UnitKey, _Seats]
+        self, plan: EvictionPlan, units: Sequence[Unit], stays: Mapping[UnitKey, Seats]
     ) -> EmptiedFleet:
         """Return the fleet without anybody that the least of the units may evict."""
         snapshot = self._without(plan.victims)
@@ -297,117 +294,38 @@ class _Search:
             self.request,
             victims=victims,
             gone=plan.victims,
-            placed=_join(stays.values()),
+            placed=join_nodes(stays.values()),
             only=[unit.ref for unit in units],
         )
 
-    def _read(self, fleet: EmptiedFleet, keys: frozenset[UnitKey], choice: VictimChoice) -> _Trial:
-        """Turn the indices of a model into units, and say for whom each victim goes."""
-        seats = {
-            fleet.problem.units[u].key: _seat(fleet.problem, u, placement)
-            for u, placement in sorted(choice.placements.items())
-        }
-        by_node: dict[int, str] = {}
-        for entry in seats.values():
-            for node in entry.nodes.values():
-                by_node.setdefault(node, entry.unit.ref)
-        gone = []
-        for v in choice.victims:
-            victim = fleet.victims[v]
-            nodes = self.snapshot.pods.node[list(victim.pods)].tolist()
-            # A victim that frees no node that is used keeps somebody out of a domain.
-            anybody = next(iter(by_node.values()))
-            gone.append((victim, next((by_node[n] for n in nodes if n in by_node), anybody)))
-        proven = choice.proven
-        if VictimLevel("weightedVictimGpus") in self.steps and any(
-            victim.priority < 0 for victim in fleet.victims
-        ):
-            # The model counts negative priorities as nothing.
-            proven = min(proven, self.steps.index(VictimLevel("weightedVictimGpus")))
-        return _Trial(keys, seats, tuple(gone), proven, choice.bounds)
+    def _read(self, fleet: EmptiedFleet, keys: frozenset[UnitKey], choice: VictimChoice) -> Trial:
+        return read_choice(self.snapshot, fleet, choice, self.steps, keys, self.may_preempt)
 
-    def _find_bound(self, plan: _Plan) -> Bound:
-        """State the last criterion when all are proven, else the first that is not."""
-        if self.first is None and plan.result is not None and not self._is_whole(plan):
-            found = describe_bound(plan.result)
-            # Groups placed in part could get more by evicting, which they do not.
-            is_all = not (plan.seats.keys() & self.may_preempt - self._find_whole(plan))
-            return found if is_all else Bound(found.criterion, None, None, "none")
-        score = self._score(plan)
-        proven, bounds = self._count_proven(plan)
-        if proven < len(self.steps):
-            return self._describe_gap(proven, score, bounds)
-        named = {item.partition(":")[2] for item in self.request.objective}
-        victims = [s for s in self.steps if isinstance(s, VictimLevel) and s.criterion in named]
-        if plan.gone and victims:
-            cost = count_cost(plan.victims, self.snapshot.budgets).to_criteria()
-            return Bound(victims[-1].criterion, cost.get(victims[-1].criterion), 0.0, "optimal")
-        last = [step for step in self.steps if isinstance(step, Level)][-1]
-        worth = [seats.worth for seats in plan.seats.values()]
-        value = sum(
-            step.value(worth) * step.sign
-            for step in self.steps
-            if isinstance(step, Level) and step.criterion == last.criterion
-        )
-        return Bound(_name(last), value, 0.0, "optimal")
-
-    def _describe_gap(self, at: int, score: tuple[int, ...], bounds: tuple[float, ...]) -> Bound:
-        step = self.steps[at]
-        bound = bounds[at] if at < len(bounds) else np.inf
-        # Highest priorities are counted by rank inside a model, so its bound is none of theirs.
-        if not np.isfinite(bound) or step == VictimLevel("highestVictimPriority"):
-            return Bound(_name(step), None, None, "none")
-        least = int(np.floor(bound + 1e-4))
-        if least < score[at] or (isinstance(step, Level) and step.criterion == "priority"):
-            return Bound(_name(step), None, None, "none")
-        gap = round((least - score[at]) / max(abs(least), 1), 6)
-        sign = step.sign if isinstance(step, Level) else -1
-        return Bound(_name(step), least * sign, gap, "bound")
-
-    def _is_whole(self, plan: _Plan) -> bool:
-        """Tell whether every unit that could be placed has nodes for all its pods."""
-        return {unit.key for unit in self.active} == self._find_whole(plan)
-
-    def _find_whole(self, plan: _Plan) -> set[UnitKey]:
-        """Return the units all of whose pods have nodes."""
-        return {k for k, s in plan.seats.items() if len(s.nodes) == s.unit.num_pods}
-
-    def _count_proven(self, plan: _Plan) -> tuple[int, tuple[float, ...]]:
-        """Return the leading steps that no plan beats, and bounds for those after."""
-        everything = len(self.steps)
-        places_more = all(
-            min(step.weights(unit.priority)) >= 0
-            for step in self.steps
-            if isinstance(step, Level)
-            for unit in self.active
-        )
+    def _find_bound(self, plan: EvictionPlan) -> Bound:
+        if self.joint is not None and self.joint_plan is not None and self._is_exact():
+            trial, reached = self.joint.trial, self._score(self.joint_plan)
+            proven = self.proof.count_proven(plan, trial, self.joint.steps, reached)
+            same = self._score(plan)[:proven] == reached[:proven]
+            is_all = len(trial.units) == len(self.active)
+            return self.proof.describe(plan, proven, trial.bounds if same and is_all else ())
         if self.first is None:
-            return (everything if places_more else 0), ()
+            if plan.result is not None and not self.proof.is_whole(plan):
+                return describe_bound(plan.result)
+            return self.proof.describe(plan, len(self.steps) if self.proof.places_more else 0, ())
+        return self.proof.describe(plan, *self._prove_turns(plan, self.first))
+
+    def _is_exact(self) -> bool:
+        """Tell whether the one model left out nothing that could have helped."""
+        is_complete = self.joint is not None and self.joint.is_complete
+        return is_complete and len(self.may_preempt) == len(self.active)
+
+    def _prove_turns(self, plan: EvictionPlan, first: Trial) -> tuple[int, tuple[float, ...]]:
+        """Return the leading steps that the first turn proves, and bounds for those after."""
         # Those above could have made room by evicting what those below may not.
         highest = {u.key for u in self.active if u.priority == self.active[0].priority}
-        if self.first.units != highest or self.attractive:
+        if first.units != highest or self.attractive:
             return 0, ()
         if len(highest) == len(self.active):
-            return self.first.proven, self.first.bounds
-        kinds = [isinstance(step, VictimLevel) for step in self.steps]
-        is_least = (
-            places_more
-            and kinds == sorted(kinds)
-            and self.first.proven == everything
-            and self._is_whole(plan)
-            and set(plan.victims) == {victim for victim, _ in self.first.gone}
-        )
-        return (everything if is_least else 0), ()
-
-
-def _name(step: Level | VictimLevel) -> str:
-    return "gpusPlaced" if step.criterion == "priority" else step.criterion
-
-
-def _join(seats: Iterable[_Seats]) -> dict[int, int]:
-    return {pod: node for entry in seats for pod, node in entry.nodes.items()}
-
-
-def _seat(problem: Problem, u: int, placement: UnitPlacement) -> _Seats:
-    unit = problem.units[u]
-    return _Seats(unit, count_placed(problem, unit, placement), seat_pods(unit, placement))
+            return first.proven, first.bounds
+        everything = self.proof.count_proven(plan, first, self.steps, ()) == len(self.steps)
+        return (len(self.steps) if everything else 0), ()

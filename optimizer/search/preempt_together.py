@@ -1,0 +1,164 @@
+"""All waiting units in one model, whatever their priorities: victims and placement at once.
+
+Alike gangs are counted (`optimizer.search.flat_rows`), so that the model grows with nodes and
+kinds, not with gangs. What would fit without victims is in it too, and moves where that helps.
+
+Several priorities. A unit may only evict what is strictly lower, and a higher one must not evict on
+its behalf: what units above a priority need at least, without regard to those below, is all that
+may go of the victims that those below may not evict. So between one priority of `max:priority` and
+the next the victim criteria are minimised and held, over victims of that next priority or higher.
+Units without GPUs count after all priorities; where somebody they may not evict is at stake they
+are left out, and take their turn afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from optimizer.objective import Level, VictimLevel
+from optimizer.search.flat_rows import count_pod_variables
+from optimizer.search.preempt_plan import join_nodes, read_choice
+from optimizer.search.victim_model import UndecidedError, choose_victims, empty_fleet
+from optimizer.victims import find_victims, sees_groups
+from topology.model import NO_GROUP
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from optimizer.problem import Problem, Unit
+    from optimizer.search.preempt_plan import Seats, Trial
+    from optimizer.victims import Victim
+    from topology.model import AffinityTerm
+    from topology.plan import Request
+
+    Step = Level | VictimLevel
+
+__all__ = ["JointTrial", "choose_together"]
+
+MAX_TOGETHER: Final = 60_000
+"""Pod variables up to which everything that waits is one model."""
+NODE_WORK: Final = {"quick": 500_000, "normal": 2_000_000, "thorough": 40_000_000}
+"""Variables times branch-and-bound nodes of each solve, by effort."""
+MIN_NODES: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class JointTrial:
+    """What the one model says."""
+
+    trial: Trial
+    steps: tuple[Step, ...]
+    """Steps of the objective that `trial.proven` and `trial.bounds` are about."""
+    is_complete: bool
+    """Nobody was left out who might have been evicted, no unit of those that could be placed
+    evicts nobody, nor is it conditional."""
+
+
+def choose_together(
+    problem: Problem,
+    request: Request,
+    steps: Sequence[Step],
+    units: Sequence[Unit],
+    *,
+    stays: Sequence[Seats],
+    attractive: Sequence[AffinityTerm],
+) -> JointTrial | None:
+    """Place units and choose victims for all of them at once.
+
+    Args:
+      problem: Of the fleet as it is, all units.
+      request: Objective, budgets, release and effort.
+      steps: What decides.
+      units: Units of it that may preempt.
+      stays: Placed units that may not, and keep their nodes.
+      attractive: As for `find_victims`.
+
+    Returns:
+      None where one model cannot say it: too large, undecided, or units that differ in whom they
+      may evict under an objective that does not put higher priorities first.
+    """
+    snapshot = problem.snapshot
+    if not units or len({sees_groups(unit, request.release) for unit in units}) > 1:
+        return None
+    with_groups = sees_groups(units[0], request.release)
+    top = max(unit.priority for unit in units)
+    victims = find_victims(snapshot, top, with_groups=with_groups)
+    asked, guarded = _guard(steps, units, victims)
+    if guarded is None or (not with_groups and len({unit.priority for unit in units}) > 1):
+        return None
+    if (len(asked) < len(units) or stays) and any(s.is_coupled for s in problem.signatures):
+        # Pods outside the model might break what it keeps (hard spread).
+        return None
+    roots = {u.root.group for u in units if u.root.running}
+    roots |= {seats.unit.root.group for seats in stays}
+    offered = find_victims(
+        snapshot,
+        top,
+        with_groups=with_groups,
+        kept_roots=frozenset(roots - {NO_GROUP}),
+        attractive=attractive,
+    )
+    fleet = empty_fleet(
+        snapshot,
+        request,
+        victims=offered,
+        gone=(),
+        placed=join_nodes(stays),
+        only=[unit.ref for unit in asked],
+    )
+    size = count_pod_variables(fleet.state)
+    if size > MAX_TOGETHER:
+        return None
+    keys = frozenset(unit.key for unit in asked)
+    chosen = [u for u, unit in enumerate(fleet.problem.units) if unit.key in keys]
+    limit = max(NODE_WORK[request.effort] // max(size + len(offered), 1), MIN_NODES)
+    try:
+        choice = choose_victims(
+            fleet, chosen, np.arange(len(fleet.free)), guarded, node_limit=limit
+        )
+    except UndecidedError:
+        return None
+    if choice is None:
+        return None
+    trial = read_choice(snapshot, fleet, choice, guarded, keys, keys)
+    is_complete = len(offered) == len(victims) and not fleet.problem.interactions.conditional_specs
+    return _strip(trial, guarded, is_complete)
+
+
+def _guard(
+    steps: Sequence[Step], units: Sequence[Unit], victims: Sequence[Victim]
+) -> tuple[list[Unit], list[Step] | None]:
+    """Return the units that share the model, and its steps; None where steps cannot say it."""
+    least = min(unit.priority for unit in units)
+    protected = [victim.priority for victim in victims if victim.priority >= least]
+    if not protected:
+        return list(units), list(steps)
+    asked = [unit for unit in units if unit.gpus]
+    priorities = sorted({unit.priority for unit in asked}, reverse=True)
+    ranks = [Level("priority", 1, priority) for priority in priorities]
+    if not asked or [step for step in steps if step in ranks] != ranks:
+        return [], None
+    rest = [step for step in steps if step not in ranks and step != Level("podsPlaced")]
+    if any(isinstance(step, Level) for step in rest) or list(steps[: len(ranks)]) != ranks:
+        return [], None
+    costs = [step for step in rest if isinstance(step, VictimLevel)]
+    guarded: list[Step] = []
+    for rank, priority in zip(ranks, priorities, strict=True):
+        if guarded and max(protected) >= priority:
+            guarded += [replace(cost, least=priority) for cost in costs]
+        guarded.append(rank)
+    return asked, [*guarded, *costs]
+
+
+def _strip(trial: Trial, guarded: Sequence[Step], is_complete: bool) -> JointTrial:
+    """Leave out the steps that the objective does not name."""
+    own = [
+        i for i, s in enumerate(guarded) if not (isinstance(s, VictimLevel) and s.least is not None)
+    ]
+    proven = sum(i < trial.proven for i in own)
+    bounds = tuple(trial.bounds[i] for i in own if i < len(trial.bounds))
+    steps = tuple(guarded[i] for i in own)
+    return JointTrial(replace(trial, proven=proven, bounds=bounds), steps, is_complete)
