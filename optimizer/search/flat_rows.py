@@ -81,15 +81,28 @@ def count_pod_variables(state: FleetState) -> int:
 class _Entry:
     kind: FlatKind
     units: list[int]
+    placed: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Variables whose sum is the number of gangs placed."""
+
+
+@dataclass(slots=True)
+class _Size:
+    """Gangs of one size: wherever one can lie, so can any other."""
+
+    count: int
+    entries: list[_Entry] = field(default_factory=list)
     domains: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
     """Domain of each choice, 0 for units without a key."""
     gangs: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Variables: gangs of this kind in each domain."""
+    """Variables: gangs of this size in each domain."""
 
 
 @dataclass(slots=True)
 class _Pool:
-    entries: list[_Entry] = field(default_factory=list)
+    kind: FlatKind
+    """The first of its kinds; all have its class and its key."""
+    sizes: dict[int, _Size] = field(default_factory=dict)
+    """By pods a gang."""
     pods: list[tuple[int, int, int]] = field(default_factory=list)
     """(domain, bin, variable) pods in a bin; variable -1 where the bin is the whole domain."""
 
@@ -135,19 +148,21 @@ class FlatRows:
         """Add all that was collected.
 
         Args:
-          shared: Kinds that differ in count and priority alone share their pods.
+          shared: Kinds that differ in count alone share their pods, and those that differ in
+            priority alone their gangs.
         """
         pools: dict[tuple[int, ...], _Pool] = {}
         for kind, entry in sorted(self.entries.items()):
             own = () if shared else (kind.priority, kind.count)
             key = (kind.pod_class, kind.column, kind.pinned, *own)
-            pools.setdefault(key, _Pool()).entries.append(entry)
+            pool = pools.setdefault(key, _Pool(kind))
+            pool.sizes.setdefault(kind.count, _Size(kind.count)).entries.append(entry)
         for pool in pools.values():
             self._add_pool(pool)
             self.pools.append(pool)
 
     def _add_pool(self, pool: _Pool) -> None:
-        kind = pool.entries[0].kind
+        kind = pool.kind
         fits = np.array([b.fits[kind.pod_class] for b in self.bins], np.int64)
         if kind.column < 0:
             domain = np.zeros(len(self.bins), np.int64)
@@ -161,22 +176,35 @@ class FlatRows:
         limits = np.zeros(len(choices), np.int64)
         # (pods, variable) of every kind, by choice.
         gangs: list[list[tuple[int, int]]] = [[] for _ in choices]
-        for entry in pool.entries:
-            count, supply = entry.kind.count, len(entry.units)
+        for count, size in pool.sizes.items():
+            supply = sum(len(entry.units) for entry in size.entries)
             possible = np.minimum(room // count, supply)
             keep = np.flatnonzero(possible > 0)
-            entry.domains = choices[keep]
-            entry.gangs = self.mip.add_variables(possible[keep], integer=self.integer_gangs)
-            if len(keep):
-                self.mip.add_row(entry.gangs, 1, up=supply)
-            for c, x in zip(keep.tolist(), entry.gangs.tolist(), strict=True):
+            size.domains = choices[keep]
+            size.gangs = self.mip.add_variables(possible[keep], integer=self.integer_gangs)
+            for c, x in zip(keep.tolist(), size.gangs.tolist(), strict=True):
                 gangs[c].append((count, x))
                 limits[c] += int(possible[c]) * count
+            if len(keep):
+                self._share_out(size, supply)
         order = np.argsort(choice_of_bin, kind="stable")
         ends = np.cumsum(np.bincount(choice_of_bin, minlength=len(choices)))
         for c, members in enumerate(np.split(usable[order], ends[:-1]) if len(choices) else ()):
             if gangs[c]:
                 self._add_choice(pool, int(choices[c]), members, gangs[c], int(limits[c]), fits)
+
+    def _share_out(self, size: _Size, supply: int) -> None:
+        """Say how many gangs of each kind are among those that are placed."""
+        if len(size.entries) == 1:
+            size.entries[0].placed = size.gangs
+            self.mip.add_row(size.gangs, 1, up=supply)
+            return
+        counts = [len(entry.units) for entry in size.entries]
+        placed = self.mip.add_variables(counts, integer=self.integer_gangs)
+        ones = np.r_[np.ones(len(size.gangs)), -np.ones(len(placed))]
+        self.mip.add_row(np.r_[size.gangs, placed], ones, 0, 0)
+        for entry, x in zip(size.entries, placed, strict=True):
+            entry.placed = np.array([x])
 
     def _add_choice(
         self,
@@ -188,7 +216,7 @@ class FlatRows:
         fits: Indices,
     ) -> None:
         """Say that the pods in the bins of a domain are those of the gangs in it."""
-        kind = pool.entries[0].kind
+        kind = pool.kind
         loads = [(kind.pod_class, count, x) for count, x in gangs]
         if len(members) == 1:
             b = int(members[0])
@@ -219,7 +247,7 @@ class FlatRows:
             group, pod, gpu = level.weights(kind.priority)
             gpus = int(self.problem.class_gpus[kind.pod_class])
             worth = group + (pod + gpu * gpus) * kind.count
-            objective[entry.gangs] = worth
+            objective[entry.placed] = worth
             span += abs(worth) * len(entry.units)
         return span
 
@@ -232,26 +260,33 @@ class FlatRows:
             for domain, b, x in pool.pods:
                 pods = round(values[x]) if x >= 0 else -1
                 room.setdefault(domain, []).append([b, pods])
-            for entry in pool.entries:
-                waiting = iter(entry.units)
-                counts = np.round(values[entry.gangs]).astype(int).tolist()
-                for domain, gangs in zip(entry.domains.tolist(), counts, strict=True):
+            for size in pool.sizes.values():
+                waiting = iter(
+                    u
+                    for entry in size.entries
+                    for u in entry.units[: round(float(values[entry.placed].sum()))]
+                )
+                counts = np.round(values[size.gangs]).astype(int).tolist()
+                for domain, gangs in zip(size.domains.tolist(), counts, strict=True):
                     for _ in range(gangs):
                         u = next(waiting)
-                        self._hand_out(u, entry.kind, room.get(domain, []), placements, slots)
+                        self._hand_out(
+                            u, pool.kind.pod_class, size.count, room[domain], placements, slots
+                        )
         self._fill_slots(slots, placements)
         return placements
 
     def _hand_out(
         self,
         u: int,
-        kind: FlatKind,
+        pod_class: int,
+        count: int,
         room: list[list[int]],
         placements: dict[int, UnitPlacement],
         slots: dict[int, list[tuple[int, int, int]]],
     ) -> None:
         """Give one gang its pods out of what its pool got in the bins of a domain."""
-        left = kind.count
+        left = count
         nodes: list[int] = []
         counts: list[int] = []
         placements.setdefault(u, ())
@@ -264,13 +299,13 @@ class FlatRows:
                 place[1] -= take
             left -= take
             if self.bins[place[0]].is_slots:
-                slots.setdefault(place[0], []).append((u, kind.pod_class, take))
+                slots.setdefault(place[0], []).append((u, pod_class, take))
             else:
                 nodes.append(int(self.bins[place[0]].nodes[0]))
                 counts.append(take)
         if nodes:
             fill = Fill(0, np.array(nodes), np.array(counts))
-            self.state.take(kind.pod_class, fill.nodes, fill.counts)
+            self.state.take(pod_class, fill.nodes, fill.counts)
             placements[u] = (*placements[u], fill)
 
     def _fill_slots(
