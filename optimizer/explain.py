@@ -30,7 +30,7 @@ from optimizer.objective import Level
 from optimizer.problem import BROKEN, FREE_CHOICE, Problem, Relax, build_problem, count_free
 from optimizer.search.bins import make_node_bins
 from optimizer.search.exact import solve_exact
-from optimizer.search.flat_rows import describe_flat
+from optimizer.search.kinds import describe_flat
 from optimizer.victims import explain_no_preemption
 from topology.model import NO_GROUP
 from topology.plan import Cause

@@ -148,7 +148,7 @@ class MipModel:
         # no more than whole numbers can reach is asked of the levels after.
         whole = not relaxed and all(kind.all() for kind in self._integer)
         for folded, parts, step in _merge(objectives, spans, apart, fold=whole):
-            if values is not None and folded.max() <= 0 and np.abs(folded @ values) < 0.5:
+            if values is not None and (folded <= 0).all() and abs(folded @ values) < 0.5:
                 # A cost of nothing cannot be beaten.
                 found = _Solved(values, 0.0, True)
             else:

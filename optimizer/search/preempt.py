@@ -25,7 +25,7 @@ import numpy as np
 from optimizer.answer import describe_bound
 from optimizer.objective import VICTIM_CRITERIA, Placed, build_steps
 from optimizer.problem import build_problem
-from optimizer.search.flat_rows import count_pod_variables
+from optimizer.search.kinds import count_pod_variables
 from optimizer.search.place import search_placement
 from optimizer.search.preempt_bound import PlanProof, score_plan
 from optimizer.search.preempt_plan import EvictionPlan, Trial, join_nodes, read_choice, seat_unit

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from optimizer.objective import Level, VictimLevel
-from optimizer.search.flat_rows import count_pod_variables
+from optimizer.search.kinds import count_pod_variables
 from optimizer.search.preempt_plan import join_nodes, read_choice
 from optimizer.search.victim_model import UndecidedError, choose_victims, empty_fleet
 from optimizer.victims import find_victims, sees_groups

@@ -23,7 +23,7 @@ from optimizer.search.bins import (
     relax_rows,
 )
 from optimizer.search.exact import solve_exact
-from optimizer.search.flat_rows import FlatKind, describe_flat
+from optimizer.search.kinds import FlatKind, describe_flat
 from optimizer.search.score import count_placed, score_placements
 
 if TYPE_CHECKING:

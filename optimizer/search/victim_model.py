@@ -204,7 +204,9 @@ class _Model:
         names = self.mip.add_variables(np.ones(len(useful))).tolist() if useful else []
         self.leaves = dict(zip(sorted(useful), names, strict=True))
         self.trees = TreeRows(state, self.bins, self.mip, self.loads, {}, self._domain_of_bin)
-        self.flats = FlatRows(state, self.bins, self.mip, self.loads, {}, self._domain_of_bin)
+        self.flats = FlatRows(
+            state, self.bins, self.mip, self.loads, {}, self._domain_of_bin, shared=True
+        )
         for t, domain, v, pods in leaving:
             self.trees.leaving.setdefault((t, domain), []).append((self.leaves[v], pods))
         # Whom a victim keeps out is a matter of single units.
@@ -212,7 +214,7 @@ class _Model:
         for u in self.units:
             if u in listed or not self.flats.collect(u):
                 self.trees.add(u)
-        self.flats.add_pools(shared=True)
+        self.flats.add_pools()
         self.trees.finish()
         for b in range(len(self.bins)):
             self._add_room(b)
