@@ -18,9 +18,11 @@ from topology.model import HOSTNAME, PODS, Group, Node, Phase, TopologyTerm
 if TYPE_CHECKING:
     from topology.model import Disruption, PodSpec, Snapshot
 
-__all__ = ["SHAPES", "Shape", "make_joint"]
+__all__ = ["SHAPES", "Shape", "count_victims", "make_joint"]
 
 GPUS, CPUS, RACK = 8, 96, 16
+STAYS: Final = 1_000
+"""Priority of those whom nobody may evict."""
 API: Final = "scheduling.k8s.io/v1beta1/PodGroup"
 
 
@@ -34,6 +36,10 @@ class Shape(NamedTuple):
     """Every gang that waits needs one rack."""
     disruption: Disruption = "all"
     cpus_bind: bool = False
+    has_leader: bool = False
+    """One pod more in each gang, with one GPU."""
+    is_elastic: bool = False
+    """Half of its pods are enough for a gang."""
 
 
 SHAPES: Final = {
@@ -43,6 +49,9 @@ SHAPES: Final = {
     "levels": Shape(priorities=tuple(range(10, 110, 10))),
     "single": Shape(((4, 8), (3, 4), (6, 2)), disruption="single"),
     "cpu": Shape(((4, 8), (3, 4), (6, 2)), cpus_bind=True),
+    "levels among victims": Shape(((4, 8), (3, 4)), (2, 4, 6, 9)),
+    "leaders": Shape(has_leader=True),
+    "elastic": Shape(is_elastic=True),
     "levels in racks": Shape(((4, 8), (3, 4)), tuple(range(10, 110, 10)), in_rack=True),
 }
 
@@ -83,7 +92,7 @@ def make_joint(
         cpus_free[where] -= asks
         may_go = evictable < victims and bool(rng.random() < 0.7)
         evictable += may_go
-        priority = int(rng.choice([1, 2, 3, 5, 8])) if may_go else 1_000
+        priority = int(rng.choice([1, 2, 3, 5, 8])) if may_go else STAYS
         ref = f"bench/v{v:05d}"
         groups.append(
             GroupRow(
@@ -115,16 +124,24 @@ def make_joint(
         priority = shape.priorities[g % len(shape.priorities)]
         ref = f"bench/g{g:04d}"
         own = make_spec(gpus, gpus * 11 if shape.cpus_bind else 0)
+        members = [own] * count + [make_spec(1, 0)] * shape.has_leader
         group = Group(
             ref,
             "group",
             API,
-            min_count=count,
-            size=count,
+            min_count=len(members) // 2 if shape.is_elastic else len(members),
+            size=len(members),
             priority=priority,
             topology=topology,
             disruption="all",
         )
         groups.append(GroupRow(group))
-        pods += [PodRow(f"{ref}-{j}", own, group=ref, priority=priority) for j in range(count)]
+        pods += [
+            PodRow(f"{ref}-{j}", pod, group=ref, priority=priority) for j, pod in enumerate(members)
+        ]
     return assemble_snapshot(machines, pods, groups)
+
+
+def count_victims(snapshot: Snapshot) -> int:
+    """Count the running gangs that somebody may evict."""
+    return sum(g.ref.startswith("bench/v") and g.priority < STAYS for g in snapshot.groups)
