@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 from optimizer.problem import BROKEN, FREE_CHOICE
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from optimizer.fleet_state import FleetState
     from optimizer.problem import Problem, Unit
 
@@ -102,8 +105,8 @@ def describe_counted(problem: Problem, unit: Unit) -> CountedKind | None:
     )
 
 
-def count_pod_variables(state: FleetState) -> int:
-    """Count the pod variables of a model of all units and nodes, kinds sharing theirs."""
+def count_pod_variables(state: FleetState, nodes: NDArray[np.int64] | None = None) -> int:
+    """Count the pod variables of a model of all units, on all nodes or some; kinds share theirs."""
     problem = state.problem
     classes: dict[tuple[int, ...], int] = {}
     for u, unit in enumerate(problem.units):
@@ -113,5 +116,6 @@ def count_pod_variables(state: FleetState) -> int:
             if kind is not None:
                 pool = (task.pod_class, kind.column, kind.pinned)
             classes[(kind is None, *pool)] = task.pod_class
-    room = {s: int((state.fits(s) > 0).sum()) for s in sorted(set(classes.values()))}
+    fits = {s: state.fits(s) for s in sorted(set(classes.values()))}
+    room = {s: int(((f if nodes is None else f[nodes]) > 0).sum()) for s, f in fits.items()}
     return sum(room[s] for s in classes.values())

@@ -155,33 +155,49 @@ class _Search:
         return [unit for unit in waiting if unit.priority == waiting[0].priority]
 
     def _improve_together(self, plan: EvictionPlan) -> EvictionPlan:
-        """Decide about all in one model; where it proves little, turns may do better."""
-        least = self._find_waiting(plan)[-1].priority
-        never = [s for k, s in plan.rest.items() if k not in self.may_preempt]
-        units = [unit for unit in self.active if unit.key in self.may_preempt]
+        """Decide about all in one model, or about all that wait; where that fails, turns are left.
+
+        Units that evict nobody keep their places, but for those of low priority.
+        """
         if self.problem.reservations:
             return plan
-        self.say(f"looking for victims for {len(units)} groups in one model")
-        joint = choose_together(
-            self.problem,
-            self.request,
-            self.steps,
-            units,
-            stays=[seats for seats in never if seats.unit.priority >= least],
-            attractive=self.attractive,
-        )
-        if joint is None:
-            self.say("one model would be too large: taking turns")
-            return plan
+        done = plan.find_whole()
+        waiting = [u for u in self.active if u.key in self.may_preempt and u.key not in done]
+        movers = [unit for unit in self.active if unit.key in self.may_preempt]
+        least = min(unit.priority for unit in waiting)
+        for units in (movers, waiting):
+            keys = {unit.key for unit in units}
+            stays = [s for k, s in plan.rest.items() if k not in keys]
+            if units is movers:
+                stays = [seats for seats in stays if seats.unit.priority >= least]
+            self.say(f"looking for victims for {len(units)} groups in one model")
+            joint = choose_together(
+                self.problem,
+                self.request,
+                self.steps,
+                units,
+                stays=stays,
+                attractive=self.attractive,
+                cheapest=units is waiting,
+            )
+            if joint is not None:
+                return self._adopt(plan, joint, stays)
+            self.say("one model cannot say it, or is too large")
+        return plan
+
+    def _adopt(self, plan: EvictionPlan, joint: JointTrial, stays: Sequence[Seats]) -> EvictionPlan:
+        """Return what turns go on from: what one model says, if it decided all it was asked."""
         trial = joint.trial
         candidate = EvictionPlan(trial.seats, gone=trial.gone)
         if trial.proven < len(joint.steps) or len(trial.units) < len(self.active):
-            candidate = self._complete(candidate)
+            kept = {seats.unit.key: seats for seats in stays}
+            candidate = self._complete(replace(candidate, fixed={**kept, **trial.seats}))
         self.joint, self.joint_plan = joint, candidate
         self.say(f"one model places {len(trial.seats)}, {len(trial.gone)} units would go")
         if trial.proven < len(joint.steps):
             return plan
-        self.tried |= trial.units
+        # On all nodes there may still be room for those whom the cheapest do not hold.
+        self.tried |= candidate.find_whole() if joint.is_restricted else trial.units
         return max(plan, candidate, key=self._score)
 
     def _complete(self, plan: EvictionPlan) -> EvictionPlan:
@@ -302,17 +318,22 @@ class _Search:
         return read_choice(self.snapshot, fleet, choice, self.steps, keys, self.may_preempt)
 
     def _find_bound(self, plan: EvictionPlan) -> Bound:
+        if self.first is None and self.joint is None:
+            if plan.result is not None and not self.proof.is_whole(plan):
+                return describe_bound(plan.result)
+            return self.proof.describe(plan, len(self.steps) if self.proof.places_more else 0, ())
+        proven = 0
+        bounds: tuple[float, ...] = ()
         if self.joint is not None and self.joint_plan is not None and self._is_exact():
             trial, reached = self.joint.trial, self._score(self.joint_plan)
             proven = self.proof.count_proven(plan, trial, self.joint.steps, reached)
             same = self._score(plan)[:proven] == reached[:proven]
-            is_all = len(trial.units) == len(self.active)
-            return self.proof.describe(plan, proven, trial.bounds if same and is_all else ())
-        if self.first is None:
-            if plan.result is not None and not self.proof.is_whole(plan):
-                return describe_bound(plan.result)
-            return self.proof.describe(plan, len(self.steps) if self.proof.places_more else 0, ())
-        return self.proof.describe(plan, *self._prove_turns(plan, self.first))
+            if same and len(trial.units) == len(self.active):
+                bounds = trial.bounds
+        elif self.first is not None:
+            proven, bounds = self._prove_turns(plan, self.first)
+        obvious = self.proof.count_obvious(plan)
+        return self.proof.describe(plan, max(proven, obvious), bounds)
 
     def _is_exact(self) -> bool:
         """Tell whether the one model left out nothing that could have helped."""

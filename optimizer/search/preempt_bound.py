@@ -103,6 +103,19 @@ class PlanProof:
             return 0
         return alone
 
+    def count_obvious(self, plan: EvictionPlan) -> int:
+        """Count the leading steps that cannot be better: all is placed, or it costs nothing."""
+        is_most = self.places_more and self.is_whole(plan)
+        score = score_plan(plan, self._steps, self._snapshot)
+        return next(
+            (
+                i
+                for i, step in enumerate(self._steps)
+                if not (is_most if isinstance(step, Level) else score[i] in (0, -NOBODY))
+            ),
+            len(self._steps),
+        )
+
     def describe(self, plan: EvictionPlan, proven: int, bounds: tuple[float, ...]) -> Bound:
         """State the last criterion when all are proven, else the first that is not."""
         score = score_plan(plan, self._steps, self._snapshot)

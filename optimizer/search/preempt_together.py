@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from optimizer.objective import Level, VictimLevel
+from optimizer.search.cheap_nodes import find_cheap_nodes
 from optimizer.search.kinds import count_pod_variables
 from optimizer.search.preempt_plan import join_nodes, read_choice
 from optimizer.search.victim_model import UndecidedError, choose_victims, empty_fleet
@@ -38,8 +39,11 @@ if TYPE_CHECKING:
 
 __all__ = ["JointTrial", "choose_together"]
 
-MAX_TOGETHER: Final = 60_000
+MAX_TOGETHER: Final = 20_000
 """Pod variables up to which everything that waits is one model."""
+PLENTY: Final = (6, 3, 2)
+"""Times the room that is needed for which the cheapest nodes are offered, the first that is not
+too large."""
 NODE_WORK: Final = {"quick": 500_000, "normal": 2_000_000, "thorough": 40_000_000}
 """Variables times branch-and-bound nodes of each solve, by effort."""
 MIN_NODES: Final = 50
@@ -53,8 +57,9 @@ class JointTrial:
     steps: tuple[Step, ...]
     """Steps of the objective that `trial.proven` and `trial.bounds` are about."""
     is_complete: bool
-    """Nobody was left out who might have been evicted, no unit of those that could be placed
-    evicts nobody, nor is it conditional."""
+    """Nobody who might have been evicted was left out, and no placement is conditional."""
+    is_restricted: bool
+    """Only the nodes that are cheapest to clear were offered."""
 
 
 def choose_together(
@@ -65,6 +70,7 @@ def choose_together(
     *,
     stays: Sequence[Seats],
     attractive: Sequence[AffinityTerm],
+    cheapest: bool = False,
 ) -> JointTrial | None:
     """Place units and choose victims for all of them at once.
 
@@ -75,6 +81,7 @@ def choose_together(
       units: Units of it that may preempt.
       stays: Placed units that may not, and keep their nodes.
       attractive: As for `find_victims`.
+      cheapest: Where the fleet is too large, offer the nodes that are cheapest to clear.
 
     Returns:
       None where one model cannot say it: too large, undecided, or units that differ in whom they
@@ -109,23 +116,29 @@ def choose_together(
         placed=join_nodes(stays),
         only=[unit.ref for unit in asked],
     )
-    size = count_pod_variables(fleet.state)
-    if size > MAX_TOGETHER:
-        return None
     keys = frozenset(unit.key for unit in asked)
     chosen = [u for u, unit in enumerate(fleet.problem.units) if unit.key in keys]
+    nodes = np.arange(len(fleet.free))
+    size = count_pod_variables(fleet.state)
+    is_restricted = size > MAX_TOGETHER
+    for plenty in PLENTY if cheapest and is_restricted else ():
+        nodes = find_cheap_nodes(fleet, chosen, plenty)
+        size = count_pod_variables(fleet.state, nodes)
+        if size <= MAX_TOGETHER:
+            break
+    if size > MAX_TOGETHER:
+        return None
     limit = max(NODE_WORK[request.effort] // max(size + len(offered), 1), MIN_NODES)
     try:
-        choice = choose_victims(
-            fleet, chosen, np.arange(len(fleet.free)), guarded, node_limit=limit
-        )
+        choice = choose_victims(fleet, chosen, nodes, guarded, node_limit=limit)
     except UndecidedError:
         return None
     if choice is None:
         return None
     trial = read_choice(snapshot, fleet, choice, guarded, keys, keys)
     is_complete = len(offered) == len(victims) and not fleet.problem.interactions.conditional_specs
-    return _strip(trial, guarded, is_complete)
+    trial, own = _strip(trial, guarded)
+    return JointTrial(trial, own, is_complete and not is_restricted, is_restricted)
 
 
 def _guard(
@@ -153,12 +166,11 @@ def _guard(
     return asked, [*guarded, *costs]
 
 
-def _strip(trial: Trial, guarded: Sequence[Step], is_complete: bool) -> JointTrial:
+def _strip(trial: Trial, guarded: Sequence[Step]) -> tuple[Trial, tuple[Step, ...]]:
     """Leave out the steps that the objective does not name."""
     own = [
         i for i, s in enumerate(guarded) if not (isinstance(s, VictimLevel) and s.least is not None)
     ]
     proven = sum(i < trial.proven for i in own)
     bounds = tuple(trial.bounds[i] for i in own if i < len(trial.bounds))
-    steps = tuple(guarded[i] for i in own)
-    return JointTrial(replace(trial, proven=proven, bounds=bounds), steps, is_complete)
+    return replace(trial, proven=proven, bounds=bounds), tuple(guarded[i] for i in own)
