@@ -1,18 +1,18 @@
 """Who has to go so that waiting units fit: victims and placement chosen together.
 
-What fits without victims is placed first, as `place` does it. Then, from the highest priority down,
-those that wait and may preempt are placed in a fleet without anybody they may evict
-(`optimizer.search.victim_model`): all of one priority in one model, together with what was placed
-above and beside them, while that is small; else one after another in the scheduler's order, beside
-what is placed (`optimizer.search.victim_search`).
+What fits without victims is placed first, as `place` does it. If somebody still waits who may
+preempt, all units are decided in one model of the fleet without anybody they may evict
+(`optimizer.search.preempt_together`), or, where that is too large, all that wait beside what is
+placed. What no such model settles takes turns, from the highest priority down: all of one priority
+in one model while that is small, else one after another in the scheduler's order
+(`optimizer.search.victim_search`). What waits at a lower priority may then lose its place, and is
+placed anew; a turn is kept only if it makes the plan better in the objective.
 
-What waits at a lower priority may lose its place to a preemptor, and is placed anew afterwards, in
-what is left or became free; a step is kept only if it makes the plan better in the objective. A
-group that is placed in part evicts nobody for the rest, as in the scheduler's own cycle.
+A group that is placed in part waits for the rest: the scheduler preempts for it in its next cycle.
 
-Proof: one model (or one for each domain) decided to its end, over all units of the problem, all of
-one priority, or over those of the highest priority while all others are placed whole. All else is
-stated without proof.
+Proof: the one model over all units, decided to its end; or one turn over all units of the problem,
+or over those of the highest priority while all others are placed whole without further victims. All
+else is stated without proof, or with the gap of the one model.
 """
 
 from __future__ import annotations
@@ -164,6 +164,9 @@ class _Search:
         done = plan.find_whole()
         waiting = [u for u in self.active if u.key in self.may_preempt and u.key not in done]
         movers = [unit for unit in self.active if unit.key in self.may_preempt]
+        if len(movers) == 1:
+            # Alone, a unit is decided domain by domain, which is faster.
+            return plan
         least = min(unit.priority for unit in waiting)
         for units in (movers, waiting):
             keys = {unit.key for unit in units}
@@ -330,7 +333,7 @@ class _Search:
             same = self._score(plan)[:proven] == reached[:proven]
             if same and len(trial.units) == len(self.active):
                 bounds = trial.bounds
-        elif self.first is not None:
+        elif self.first is not None and self.joint is None:
             proven, bounds = self._prove_turns(plan, self.first)
         obvious = self.proof.count_obvious(plan)
         return self.proof.describe(plan, max(proven, obvious), bounds)

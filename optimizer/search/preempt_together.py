@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JointTrial", "choose_together"]
 
-MAX_TOGETHER: Final = 20_000
+MAX_TOGETHER: Final = 30_000
 """Pod variables up to which everything that waits is one model."""
 PLENTY: Final = (6, 3, 2)
 """Times the room that is needed for which the cheapest nodes are offered, the first that is not
@@ -57,7 +57,8 @@ class JointTrial:
     steps: tuple[Step, ...]
     """Steps of the objective that `trial.proven` and `trial.bounds` are about."""
     is_complete: bool
-    """Nobody who might have been evicted was left out, and no placement is conditional."""
+    """Nobody who might have been evicted was left out, nobody who might have moved stays, and no
+    placement is conditional."""
     is_restricted: bool
     """Only the nodes that are cheapest to clear were offered."""
 
@@ -138,7 +139,8 @@ def choose_together(
     trial = read_choice(snapshot, fleet, choice, guarded, keys, keys)
     is_complete = len(offered) == len(victims) and not fleet.problem.interactions.conditional_specs
     trial, own = _strip(trial, guarded)
-    return JointTrial(trial, own, is_complete and not is_restricted, is_restricted)
+    is_complete = is_complete and not stays and not is_restricted
+    return JointTrial(trial, own, is_complete, is_restricted)
 
 
 def _guard(
