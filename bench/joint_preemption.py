@@ -64,9 +64,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--full", action="store_true", help="growth too; each size three times")
+    parser.add_argument("--full", action="store_true", help="growth too")
+    parser.add_argument("--repeats", type=int, default=1, help="seconds are the median of these")
     args = parser.parse_args()
-    repeats = 3 if args.full else 1
+    repeats = args.repeats
     run_one("warm up", SHAPES["alike"], 100, 3, 1)
     rows = [run_one(name, shape, NODES, PREEMPTORS, repeats) for name, shape in SHAPES.items()]
     if args.full:

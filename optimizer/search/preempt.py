@@ -25,11 +25,11 @@ import numpy as np
 from optimizer.answer import describe_bound
 from optimizer.objective import VICTIM_CRITERIA, Placed, build_steps
 from optimizer.problem import build_problem
-from optimizer.search.kinds import count_pod_variables
+from optimizer.search.kinds import count_pod_variables, describe_counted
 from optimizer.search.place import search_placement
 from optimizer.search.preempt_bound import PlanProof, score_plan
 from optimizer.search.preempt_plan import EvictionPlan, Trial, join_nodes, read_choice, seat_unit
-from optimizer.search.preempt_together import choose_together
+from optimizer.search.preempt_together import choose_together, offer_nodes
 from optimizer.search.victim_model import empty_fleet
 from optimizer.search.victim_search import VictimSearch
 from optimizer.victims import (
@@ -168,7 +168,9 @@ class _Search:
             # Alone, a unit is decided domain by domain, which is faster.
             return plan
         least = min(unit.priority for unit in waiting)
-        for units in (movers, waiting):
+        # Units with structure make a model of all that wait too hard for a large fleet.
+        is_plain = all(describe_counted(self.problem, unit) is not None for unit in waiting)
+        for units in (movers, waiting) if is_plain else (movers,):
             keys = {unit.key for unit in units}
             stays = [s for k, s in plan.rest.items() if k not in keys]
             if units is movers:
@@ -233,7 +235,10 @@ class _Search:
 
     def _improve(self, plan: EvictionPlan, waiting: list[Unit]) -> EvictionPlan | None:
         """Seek victims for the waiting units of one priority; None unless that is better."""
-        priority = waiting[0].priority
+        priority, before = waiting[0].priority, plan
+        loose = {u.key: plan.fixed[u.key] for u in waiting if u.key in plan.fixed}
+        fixed_before = {k: s for k, s in plan.fixed.items() if k not in loose}
+        plan = replace(plan, fixed=fixed_before, rest={**plan.rest, **loose})
         lower = {k: s for k, s in plan.rest.items() if s.unit.priority < priority}
         best: EvictionPlan | None = None
         # First without regard to what is placed below, then beside it.
@@ -249,7 +254,7 @@ class _Search:
             }
             fixed = {**plan.fixed, **kept, **trial.seats}
             candidate = self._complete(EvictionPlan(fixed, gone=(*plan.gone, *trial.gone)))
-            if self._score(candidate) > self._score(best or plan):
+            if self._score(candidate) > self._score(best or before):
                 best = candidate
         return best
 
@@ -276,16 +281,13 @@ class _Search:
                 units = [u for u, unit in enumerate(fleet.problem.units) if unit.key in keys]
                 choice = self.search.solve(fleet, units, np.arange(len(fleet.free)))
                 return self._read(fleet, keys, choice)
+        counted = [u for u in waiting if describe_counted(self.problem, u) is not None]
+        others = [unit for unit in waiting if unit not in counted]
+        turns = [counted, *([unit] for unit in others)] if alike else [[unit] for unit in waiting]
         trials: list[Trial] = []
-        for unit in waiting:
-            self.say(f"looking for victims for {unit.ref}")
-            gone = [entry for trial in trials for entry in trial.gone]
-            seats = {key: s for trial in trials for key, s in trial.seats.items()}
-            now = replace(plan, gone=(*plan.gone, *gone))
-            fleet = self._empty(now, [unit], {**plan.fixed, **beside, **held, **seats})
-            u = next(i for i, other in enumerate(fleet.problem.units) if other.key == unit.key)
-            choice = self.search.solve_one(fleet, u)
-            trials.append(self._read(fleet, frozenset([unit.key]), choice))
+        for turn in turns:
+            if turn:
+                trials += self._take_turn(plan, turn, {**plan.fixed, **beside, **held}, trials)
         if len(trials) == 1:
             return trials[0]
         return Trial(
@@ -294,6 +296,33 @@ class _Search:
             tuple(entry for trial in trials for entry in trial.gone),
             0,
         )
+
+    def _take_turn(
+        self,
+        plan: EvictionPlan,
+        turn: Sequence[Unit],
+        stays: Mapping[UnitKey, Seats],
+        before: Sequence[Trial],
+    ) -> list[Trial]:
+        """Seek victims for units beside what stays and what came of the turns before."""
+        gone = [entry for trial in before for entry in trial.gone]
+        seats = {key: s for trial in before for key, s in trial.seats.items()}
+        fleet = self._empty(replace(plan, gone=(*plan.gone, *gone)), turn, {**stays, **seats})
+        keys = frozenset(unit.key for unit in turn)
+        units = [u for u, unit in enumerate(fleet.problem.units) if unit.key in keys]
+        if len(turn) == 1:
+            self.say(f"looking for victims for {turn[0].ref}")
+            return [self._read(fleet, keys, self.search.solve_one(fleet, units[0]))]
+        nodes = None if self.problem.reservations else offer_nodes(fleet, units, cheapest=True)
+        if nodes is None:
+            left, found = list(turn), []
+        else:
+            self.say(f"looking for victims for {len(turn)} groups together")
+            found = [self._read(fleet, keys, self.search.solve(fleet, units, nodes))]
+            left = [unit for unit in turn if unit.key not in found[0].seats]
+        for unit in left:
+            found += self._take_turn(plan, [unit], stays, [*before, *found])
+        return found
 
     def _empty(
         self, plan: EvictionPlan, units: Sequence[Unit], stays: Mapping[UnitKey, Seats]

@@ -29,15 +29,18 @@ from topology.model import NO_GROUP
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from optimizer.problem import Problem, Unit
     from optimizer.search.preempt_plan import Seats, Trial
+    from optimizer.search.victim_model import EmptiedFleet
     from optimizer.victims import Victim
     from topology.model import AffinityTerm
     from topology.plan import Request
 
     Step = Level | VictimLevel
 
-__all__ = ["JointTrial", "choose_together"]
+__all__ = ["JointTrial", "choose_together", "offer_nodes"]
 
 MAX_TOGETHER: Final = 30_000
 """Pod variables up to which everything that waits is one model."""
@@ -119,16 +122,11 @@ def choose_together(
     )
     keys = frozenset(unit.key for unit in asked)
     chosen = [u for u, unit in enumerate(fleet.problem.units) if unit.key in keys]
-    nodes = np.arange(len(fleet.free))
-    size = count_pod_variables(fleet.state)
-    is_restricted = size > MAX_TOGETHER
-    for plenty in PLENTY if cheapest and is_restricted else ():
-        nodes = find_cheap_nodes(fleet, chosen, plenty)
-        size = count_pod_variables(fleet.state, nodes)
-        if size <= MAX_TOGETHER:
-            break
-    if size > MAX_TOGETHER:
+    nodes = offer_nodes(fleet, chosen, cheapest=cheapest)
+    if nodes is None:
         return None
+    size = count_pod_variables(fleet.state, nodes)
+    is_restricted = len(nodes) < len(fleet.free)
     limit = max(NODE_WORK[request.effort] // max(size + len(offered), 1), MIN_NODES)
     try:
         choice = choose_victims(fleet, chosen, nodes, guarded, node_limit=limit)
@@ -141,6 +139,19 @@ def choose_together(
     trial, own = _strip(trial, guarded)
     is_complete = is_complete and not stays and not is_restricted
     return JointTrial(trial, own, is_complete, is_restricted)
+
+
+def offer_nodes(
+    fleet: EmptiedFleet, units: Sequence[int], *, cheapest: bool
+) -> NDArray[np.int64] | None:
+    """Return the nodes to offer: all of them, or the cheapest to clear; None where too many."""
+    if count_pod_variables(fleet.state) <= MAX_TOGETHER:
+        return np.arange(len(fleet.free))
+    for plenty in PLENTY if cheapest else ():
+        nodes = find_cheap_nodes(fleet, units, plenty)
+        if count_pod_variables(fleet.state, nodes) <= MAX_TOGETHER:
+            return nodes
+    return None
 
 
 def _guard(
