@@ -360,7 +360,7 @@ class _Search:
             trial, reached = self.joint.trial, self._score(self.joint_plan)
             proven = self.proof.count_proven(plan, trial, self.joint.steps, reached)
             same = self._score(plan)[:proven] == reached[:proven]
-            if same and len(trial.units) == len(self.active):
+            if same and self.joint.steps == self.steps:
                 bounds = trial.bounds
         elif self.first is not None and self.joint is None:
             proven, bounds = self._prove_turns(plan, self.first)

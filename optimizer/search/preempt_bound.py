@@ -79,7 +79,7 @@ class PlanProof:
           reached: Score of the plan that came of it.
         """
         score = score_plan(plan, self._steps, self._snapshot)
-        if len(trial.units) == len(self._units):
+        if len(trial.units) == len(self._units) and tuple(steps) == self._steps:
             return trial.proven if score[: trial.proven] == reached[: trial.proven] else 0
         kinds = [isinstance(step, VictimLevel) for step in self._steps]
         same = set(plan.victims) == {victim for victim, _ in trial.gone}

@@ -164,11 +164,15 @@ def _guard(
         return list(units), list(steps)
     asked = [unit for unit in units if unit.gpus]
     priorities = sorted({unit.priority for unit in asked}, reverse=True)
-    ranks = [Level("priority", 1, priority) for priority in priorities]
-    if not asked or [step for step in steps if step in ranks] != ranks:
-        return [], None
-    rest = [step for step in steps if step not in ranks and step != Level("podsPlaced")]
-    if any(isinstance(step, Level) for step in rest) or list(steps[: len(ranks)]) != ranks:
+    ranks: list[Step] = [Level("priority", 1, priority) for priority in priorities]
+    # Levels in which none of them counts leave them as they are.
+    own = [
+        step
+        for step in steps
+        if isinstance(step, VictimLevel) or any(any(step.weights(u.priority)) for u in asked)
+    ]
+    rest = [step for step in own[len(ranks) :] if step != Level("podsPlaced")]
+    if not asked or own[: len(ranks)] != ranks or any(isinstance(step, Level) for step in rest):
         return [], None
     costs = [step for step in rest if isinstance(step, VictimLevel)]
     guarded: list[Step] = []
