@@ -107,14 +107,16 @@ class PlanProof:
         """Count the leading steps that cannot be better: all is placed, or it costs nothing."""
         is_most = self.places_more and self.is_whole(plan)
         score = score_plan(plan, self._steps, self._snapshot)
-        return next(
-            (
-                i
-                for i, step in enumerate(self._steps)
-                if not (is_most if isinstance(step, Level) else score[i] in (0, -NOBODY))
-            ),
-            len(self._steps),
-        )
+        # Priorities may be negative, so nothing is not the least there is of them.
+        signed = ("highestVictimPriority", "weightedVictimGpus")
+        for i, step in enumerate(self._steps):
+            if isinstance(step, Level):
+                is_best = is_most
+            else:
+                is_best = not plan.gone or (score[i] == 0 and step.criterion not in signed)
+            if not is_best:
+                return i
+        return len(self._steps)
 
     def describe(self, plan: EvictionPlan, proven: int, bounds: tuple[float, ...]) -> Bound:
         """State the last criterion when all are proven, else the first that is not."""
