@@ -13,6 +13,7 @@ from optimizer.answer import (
     find_conditions,
     find_idle,
 )
+from optimizer.devices.naming import name_devices
 from optimizer.problem import build_problem
 from optimizer.search.place import search_placement
 from optimizer.search.preempt import search_preemption
@@ -54,6 +55,7 @@ def make_plan(
     _check_groups(snapshot, request)
     found = _search(snapshot, request, say)
     groups = describe_groups(found.after, request, found.problem, found.placed, say)
+    groups = name_devices(found.after, found.problem, found.placed, groups)
     counted = [g for g in snapshot.groups if g.kind == "group"]
     plan = Plan(
         request=request,

@@ -20,6 +20,7 @@ from topology.plan import (
     Eviction,
     GroupPlan,
     Move,
+    PlacedDevice,
     PlacedPod,
     Plan,
     Request,
@@ -56,6 +57,9 @@ class _Fields:
         if value is _MISSING:
             raise RequestError(f"plan: {self.at(key)}: is missing; give a complete Plan document")
         return value
+
+    def has(self, key: str) -> bool:
+        return key in self._value
 
     def text(self, key: str) -> str:
         value = self.raw(key)
@@ -123,7 +127,7 @@ def plan_from_dict(document: Mapping[str, Any]) -> Plan:
 
     The release is that of the snapshot. The document does not say whether inferred gangs were held
     to their floors unless its request has `assumeGangs`; they are otherwise. Without `pdb` in its
-    request, disruption budgets are soft.
+    request, disruption budgets are soft; without `draReclaim`, evictions release no claim.
 
     Args:
       document: Parsed JSON or YAML.
@@ -166,6 +170,11 @@ def _read_request(top: _Fields) -> Request:
         effort=fields.one_of("effort", ("quick", "normal", "thorough")),
         preempt=fields.flag("preempt"),
         pdb=fields.one_of("pdb", ("soft", "hard")) if "pdb" in top.raw("request") else "soft",
+        dra_reclaim=(
+            fields.one_of("draReclaim", ("none", "node-local", "all"))
+            if "draReclaim" in top.raw("request")
+            else "none"
+        ),
         release=top.child("snapshot").text("release"),
         assume_gangs=fields.flag("assumeGangs") if "assumeGangs" in top.raw("request") else True,
     )
@@ -206,6 +215,17 @@ def _read_pod(fields: _Fields) -> PlacedPod:
         node=fields.text("node"),
         subgroup=fields.optional_text("subgroup"),
         template=fields.optional_text("template"),
+        devices=fields.children("devices", _read_device) if fields.has("devices") else (),
+    )
+
+
+def _read_device(fields: _Fields) -> PlacedDevice:
+    return PlacedDevice(
+        claim=fields.text("claim"),
+        request=fields.text("request"),
+        driver=fields.text("driver"),
+        pool=fields.text("pool"),
+        device=fields.text("device"),
     )
 
 
