@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Claim",
     "ClaimIndex",
-    "read_allocated_nodes",
     "read_claims",
     "share_group_claims",
     "warn_about_claims",
@@ -201,10 +200,10 @@ def _read_claim(
     unmodelled: set[str] = set()
     requests = read_requests(spec, at, filters, unmodelled)
     constraints = read_constraints(spec, at, filters)
-    return Claim(requests, constraints, read_allocated_nodes(status), tuple(sorted(unmodelled)))
+    return Claim(requests, constraints, _read_allocated_nodes(status), tuple(sorted(unmodelled)))
 
 
-def read_allocated_nodes(status: Mapping[str, Any]) -> tuple[SelectorTerm, ...] | None:
+def _read_allocated_nodes(status: Mapping[str, Any]) -> tuple[SelectorTerm, ...] | None:
     """Return where an allocation can be used: None without one, empty for anywhere.
 
     Raises:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from data.importers.claim_requests import read_amount
-from data.importers.claims import read_allocated_nodes
 from data.importers.dra_filters import API_GROUP
 from data.importers.dra_slices import find_one_node, read_slices
 from data.importers.fields import read_list, read_map, read_text
@@ -74,7 +73,7 @@ def _read_allocations(
     unknown: list[str] = []
 
     def read(obj: RawObject) -> None:
-        if read_allocated_nodes(obj.status) is None:
+        if obj.status.get("allocation") is None:
             return
         entries = []
         for i, result in enumerate(

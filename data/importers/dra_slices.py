@@ -222,11 +222,13 @@ class _SliceReader:
 def _select_nodes(
     selector: Mapping[str, Any], context: ImportContext, order: Mapping[str, int]
 ) -> tuple[int, ...]:
-    wires = msgspec.convert(
-        read_list(selector, "nodeSelectorTerms", at="spec.nodeSelector"), list[NodeSelectorTerm]
-    )
-    terms = read_node_terms(wires, set())
-    return tuple(order[n] for n in sorted(order) if matches_terms(terms, context.nodes[n]))
+    terms = read_list(selector, "nodeSelectorTerms", at="spec.nodeSelector")
+    try:
+        wires = msgspec.convert(terms, list[NodeSelectorTerm])
+    except msgspec.ValidationError as error:
+        raise ReadProblem("spec.nodeSelector", f"{error}; correct it") from None
+    wanted = read_node_terms(wires, set())
+    return tuple(order[n] for n in sorted(order) if matches_terms(wanted, context.nodes[n]))
 
 
 def find_one_node(selector: Mapping[str, Any] | None, context: ImportContext) -> bool:

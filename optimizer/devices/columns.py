@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from optimizer.devices.needs import Demand
     from optimizer.devices.state import DeviceState
     from topology.devices import DeviceRequest, DeviceTable, RequestChoice
-    from topology.model import PodSpec, Snapshot
+    from topology.model import ClaimNeed, PodSpec, Snapshot
 
 __all__ = ["CLAIMS_PREFIX", "DEVICE_PREFIX", "DeviceColumns", "is_device_resource"]
 
@@ -60,10 +60,13 @@ class DeviceColumns:
 
     snapshot: Snapshot
     _families: list[_Family] = field(init=False)
+    _num_users: dict[str, int] = field(init=False)
+    """Claim -> pending pods that name it."""
     _seen: dict[tuple[str, Hashable], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._families = _find_families(self.snapshot.devices)
+        self._num_users = _count_users(self.snapshot)
 
     def find_names(self, specs: Iterable[int]) -> set[str]:
         """Return the pseudo resources that pods of some specs need."""
@@ -124,9 +127,13 @@ class DeviceColumns:
         return sum(
             _count_least(choice, family)
             for claim in spec.claims
-            if claim.allocated_nodes is None and not (claim.claim or claim.shared_by_group)
+            if claim.allocated_nodes is None and not self._is_shared(claim)
             for choice in claim.requests
         )
+
+    def _is_shared(self, claim: ClaimNeed) -> bool:
+        """Tell whether several pods may use one claim; its devices are not charged to each."""
+        return claim.shared_by_group or self._num_users.get(claim.claim, 0) > 1
 
     def _is_plain(self, spec: PodSpec) -> bool:
         """Tell whether counting devices says all about the claims of a spec."""
@@ -134,11 +141,21 @@ class DeviceColumns:
             return False
         plain = {f for family in self._families if family.is_plain for f in family.filters}
         return all(
-            not (claim.claim or claim.shared_by_group or claim.constraints)
+            not (self._is_shared(claim) or claim.constraints)
             and all(_is_plain_request(choice, plain) for choice in claim.requests)
             for claim in spec.claims
             if claim.allocated_nodes is None
         )
+
+
+def _count_users(snapshot: Snapshot) -> dict[str, int]:
+    pods = snapshot.pods
+    counts: dict[str, int] = {}
+    for x in pods.spec[pods.is_pending].tolist():
+        for claim in pods.specs[x].claims:
+            if claim.claim:
+                counts[claim.claim] = counts.get(claim.claim, 0) + 1
+    return counts
 
 
 def _is_plain_request(choice: RequestChoice, plain: set[int]) -> bool:
