@@ -20,6 +20,7 @@ from gangplan.answers import (
 from gangplan.options import (
     AllNamespaces,
     AssumeGangs,
+    DraReclaim,
     Effort,
     ExitStatus,
     Format,
@@ -191,6 +192,7 @@ def _plan(
     objective: Objective = None,
     preempt: Preempt = False,
     pdb: Pdb = None,
+    dra_reclaim: DraReclaim = None,
     release: Release = "1.37",
     seed: Seed = 0,
     effort: Effort = "normal",
@@ -211,7 +213,9 @@ def _plan(
     )
     from topology.plan import Request
 
-    options = ask_evictions(command, groups=group or [], preempt=preempt, pdb=pdb)
+    options = ask_evictions(
+        command, groups=group or [], preempt=preempt, pdb=pdb, dra_reclaim=dra_reclaim
+    )
     if objective is not None:
         options["objective"] = split_objective(objective)
     chosen = parse_selector(selector) if selector is not None else None

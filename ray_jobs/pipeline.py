@@ -71,7 +71,12 @@ def make_plan(
         criteria={**count_criteria(found.after, groups, found.placed), **found.cost},
         bound=found.bound,
         conditional=find_conditions(snapshot, found.problem),
-        warnings=(*snapshot.warnings, *check_topology(snapshot), *find_idle(found.problem)),
+        warnings=(
+            *snapshot.warnings,
+            *check_topology(snapshot),
+            *find_idle(found.problem),
+            *_warn_of_reclaim(request),
+        ),
         errors=snapshot.errors,
     )
     say("verifying the plan")
@@ -103,6 +108,15 @@ def _search(snapshot: Snapshot, request: Request, say: Callable[[str], None]) ->
     return _Found(
         result.after, problem, result.placed, result.bound, evictions, result.cost.to_criteria()
     )
+
+
+def _warn_of_reclaim(request: Request) -> list[str]:
+    if request.dra_reclaim == "none":
+        return []
+    return [
+        f"--dra-reclaim {request.dra_reclaim}: claims of what would be evicted count as released; "
+        "kube-scheduler 1.37 does not do this, so it would not preempt for their devices"
+    ]
 
 
 def _check_groups(snapshot: Snapshot, request: Request) -> None:

@@ -18,12 +18,13 @@ from optimizer.devices.ledger import DeviceLedger
 from optimizer.devices.needs import has_needs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from optimizer.decode import UnitPlacement
     from optimizer.problem import Problem
+    from topology.model import Snapshot
 
-__all__ = ["cut_devices", "find_unserved", "needs_devices"]
+__all__ = ["cut_devices", "find_unserved", "needs_devices", "serves_all"]
 
 
 def needs_devices(problem: Problem) -> bool:
@@ -89,6 +90,22 @@ def cut_devices(problem: Problem, placements: Mapping[int, UnitPlacement]) -> Pr
             # Its pods there are not to blame but those of other nodes, with whom they share.
             eligible[problem.pod_classes[here[-1]], failing] = False
     return replace(problem, eligible=eligible, free=free) if is_cut else None
+
+
+def serves_all(snapshot: Snapshot, seats: Iterable[Mapping[int, int]]) -> bool:
+    """Tell whether the claims of all these pods find devices.
+
+    Args:
+      snapshot: The fleet without what is evicted.
+      seats: Pod -> node of one unit after another.
+    """
+    found = list(seats)
+    pods = snapshot.pods
+    specs = {int(pods.spec[p]) for unit in found for p in unit}
+    if not any(has_needs(snapshot, pods.specs[x]) for x in specs):
+        return True
+    ledger = DeviceLedger(snapshot)
+    return all(ledger.add(unit) is None for unit in found)
 
 
 def _open_ledger(problem: Problem) -> DeviceLedger:

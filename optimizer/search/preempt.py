@@ -24,6 +24,7 @@ import numpy as np
 
 from optimizer.answer import describe_bound
 from optimizer.decode import seat_pods
+from optimizer.devices.cuts import serves_all
 from optimizer.objective import VICTIM_CRITERIA, Level, Placed, VictimLevel, build_steps
 from optimizer.problem import build_problem
 from optimizer.search.place import search_placement
@@ -212,7 +213,8 @@ class _Search:
         return replace(plan, rest=rest, result=result)
 
     def _without(self, victims: Iterable[Victim]) -> Snapshot:
-        return remove_pods(self.snapshot, [p for victim in victims for p in victim.pods])
+        gone = [p for victim in victims for p in victim.pods]
+        return remove_pods(self.snapshot, gone, self.request.dra_reclaim)
 
     def _improve(self, plan: _Plan, waiting: list[Unit]) -> _Plan | None:
         """Seek victims for the waiting units of one priority; None unless that is better."""
@@ -232,9 +234,15 @@ class _Search:
             }
             fixed = {**plan.fixed, **kept, **trial.seats}
             candidate = self._complete(_Plan(fixed, gone=(*plan.gone, *trial.gone)))
-            if self._score(candidate) > self._score(best or plan):
+            if self._score(candidate) > self._score(best or plan) and self._serves(candidate):
                 best = candidate
         return best
+
+    def _serves(self, plan: _Plan) -> bool:
+        """Tell whether the claims of all that is placed find devices."""
+        seats = plan.seats
+        order = [seats[unit.key].nodes for unit in self.problem.units if unit.key in seats]
+        return serves_all(self._without(plan.victims), order)
 
     def _score(self, plan: _Plan) -> tuple[int, ...]:
         worth = [seats.worth for seats in plan.seats.values()]
@@ -318,7 +326,7 @@ class _Search:
             # A victim that frees no node that is used keeps somebody out of a domain.
             anybody = next(iter(by_node.values()))
             gone.append((victim, next((by_node[n] for n in nodes if n in by_node), anybody)))
-        proven = choice.proven
+        proven = choice.proven if fleet.is_exact else 0
         if VictimLevel("weightedVictimGpus") in self.steps and any(
             victim.priority < 0 for victim in fleet.victims
         ):
