@@ -10,7 +10,7 @@ Source: k8s.io/api resource/v1; KEP-4381, KEP-4815 (counters), KEP-5075 (capacit
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -182,8 +182,20 @@ class _Check:
         known = {r.name for choice in self._claim.requests for r in choice.alternatives}
         for name in sorted(by_request.keys() - known):
             self._require(False, "a request of the claim", f"devices for {name}")
+        self._check_twice(by_request)
         for constraint in self._claim.constraints:
             self._check_constraint(constraint, by_request)
+
+    def _check_twice(self, by_request: dict[str, list[int]]) -> None:
+        """Check that a device with admin access is in the claim once."""
+        watching = {
+            r.name for choice in self._claim.requests for r in choice.alternatives if r.is_admin
+        }
+        listed = Counter(d for devices in by_request.values() for d in devices)
+        watched = {d for name in watching & by_request.keys() for d in by_request[name]}
+        for d in sorted(watched):
+            name = self._table.names[d]
+            self._require(listed[d] == 1, f"device {name} once in the claim", f"{listed[d]} times")
 
     def _require(self, holds: bool, wanted: str, found: str, rule: str = "device") -> bool:
         return self._log.require(holds, rule, self._name, wanted, found)

@@ -65,6 +65,11 @@ class FilterIndex:
         """Tell whether every expression of a filter can be evaluated."""
         return all(selector.is_understood for selector in self._selectors[index])
 
+    def list_attributes(self) -> list[str]:
+        """Return the qualified names of all attributes that selectors and constraints ask about."""
+        asked = {name for some in self._selectors for s in some for name in s.attributes}
+        return sorted(asked | self.attributes)
+
     def select(self, facts: DeviceFacts) -> tuple[int, ...]:
         """Return the filters that surely select a device, ascending."""
         return tuple(

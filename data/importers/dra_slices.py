@@ -84,7 +84,9 @@ class _SliceReader:
         self._order = {name: n for n, name in enumerate(sorted(context.nodes))}
         self._everywhere = tuple(range(len(self._order)))
         self._reached: dict[bytes, tuple[int, ...]] = {}
-        self._kinds: dict[bytes, DeviceKind] = {}
+        self._kinds: dict[tuple[str, bytes], DeviceKind] = {}
+        # Most attributes (uuid, serial) tell devices apart that nobody asks to tell apart.
+        self._asked = [(name, name.partition("/")) for name in filters.list_attributes()]
         self._shared: dict[DeviceKind, DeviceKind] = {}
 
     def read_pool(self, key: tuple[str, str], slices: list[RawObject], wanted: int) -> None:
@@ -147,21 +149,25 @@ class _SliceReader:
         return found
 
     def _read_kind(self, device: Mapping[str, Any], driver: str, at: str) -> DeviceKind:
-        """Return the kind of a device; devices that say the same are read once."""
-        said = {name: value for name, value in device.items() if name != "name"}
-        key = driver.encode() + b"\0" + msgspec.json.encode(said)
+        """Return the kind of a device; devices that say the same where it counts are read once."""
+        attributes = read_map(device, "attributes", at=at)
+        asked = {}
+        for name, (domain, _, last) in self._asked:
+            value = attributes.get(name)
+            if value is None and domain == driver:
+                value = attributes.get(last)
+            if isinstance(value, dict) and value:
+                asked[name] = next(iter(value.items()))
+        said = [(n, v) for n, v in device.items() if n not in ("name", "attributes", "nodeName")]
+        key = (driver, msgspec.msgpack.encode((asked, said)))
         if key not in self._kinds:
-            kind = self._build_kind(device, driver, at)
+            kind = self._build_kind(device, driver, asked, at)
             self._kinds[key] = self._shared.setdefault(kind, kind)
         return self._kinds[key]
 
-    def _build_kind(self, device: Mapping[str, Any], driver: str, at: str) -> DeviceKind:
-        attributes = read_map(device, "attributes", at=at)
-        plain = {
-            _qualify(name, driver): next(iter(value.items()))
-            for name, value in attributes.items()
-            if isinstance(value, dict) and value
-        }
+    def _build_kind(
+        self, device: Mapping[str, Any], driver: str, plain: Mapping[str, Any], at: str
+    ) -> DeviceKind:
         capacity = read_map(device, "capacity", at=at)
         amounts = {
             _qualify(name, driver): value.get("value") if isinstance(value, dict) else value

@@ -10,18 +10,17 @@ Source: k8s.io/dynamic-resource-allocation/structured (allocator).
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from optimizer.devices.needs import Demand
 from optimizer.devices.state import DeviceState, Grant
 from topology.device_counts import count_together, list_loads
-from topology.devices import ALL_DEVICES
+from topology.devices import ALL_DEVICES, RequestChoice
 from topology.selectors import tolerates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from optimizer.devices.needs import Demand
     from topology.devices import DeviceConstraint, DeviceKind, DeviceRequest
 
 __all__ = ["allocate", "count_open", "find_consumed"]
@@ -59,13 +58,51 @@ def _allocate_in_turn(
     """Serve one claim after another, as the scheduler does pod by pod."""
     done: list[tuple[Grant, ...]] = []
     for demand in demands:
-        found = _Search(state, node, [demand]).run()
+        request = _find_plain(demand)
+        if request is not None:
+            found = _take_first(state, node, request)
+        else:
+            found = _Search(state, node, [demand]).run()
         if found is None:
             for grants in done:
                 state.give_back(grants)
             return None
         done += found
     return done
+
+
+def _find_plain(demand: Demand) -> DeviceRequest | None:
+    """Return the one request of a demand for which any of its devices will do."""
+    if demand.constraints or demand.nodes or len(demand.requests) != 1:
+        return None
+    (request, *others) = demand.requests[0].alternatives
+    if others or request.is_admin or request.capacity or request.count == ALL_DEVICES:
+        return None
+    return request
+
+
+def _take_first(
+    state: DeviceState, node: int, request: DeviceRequest
+) -> list[tuple[Grant, ...]] | None:
+    """Take the first free devices, as a search would where none has a reason to wait.
+
+    Devices that share counters or capacity are left to the search.
+    """
+    table = state.table
+    offers = _list_offers(state, request)
+    grants: list[Grant] = []
+    for d in state.list_reachable(node):
+        k = table.kind[d]
+        if offers[k] is None:
+            continue
+        if table.kinds[k].counters or table.kinds[k].is_shared:
+            return _Search(state, node, [Demand((RequestChoice(request.name, (request,)),))]).run()
+        if not state.users[d]:
+            grants.append(Grant(d, request.name))
+            if len(grants) == request.count:
+                state.take(grants)
+                return [tuple(grants)]
+    return None
 
 
 def _count_least(demands: Iterable[Demand]) -> int:
@@ -99,11 +136,11 @@ def count_open(state: DeviceState, node: int, request: DeviceRequest) -> int | N
     """
     table = state.table
     by_pool: dict[int, list[int]] = {}
+    offers = _list_offers(state, request)
     for d in state.list_reachable(node):
-        kind = table.kinds[table.kind[d]]
-        if find_consumed(kind, request) is None:
+        if offers[table.kind[d]] is None:
             continue
-        if kind.is_shared:
+        if table.kinds[table.kind[d]].is_shared:
             return None
         if state.is_open(d):
             by_pool.setdefault(table.pool[d], []).append(d)
@@ -113,7 +150,15 @@ def count_open(state: DeviceState, node: int, request: DeviceRequest) -> int | N
     return count
 
 
-@lru_cache(maxsize=65536)
+def _list_offers(
+    state: DeviceState, request: DeviceRequest
+) -> list[tuple[tuple[str, int], ...] | None]:
+    """Return what a request would take of a device of each kind, None where it may not have it."""
+    if request not in state.offers:
+        state.offers[request] = [find_consumed(kind, request) for kind in state.table.kinds]
+    return state.offers[request]
+
+
 def find_consumed(kind: DeviceKind, request: DeviceRequest) -> tuple[tuple[str, int], ...] | None:
     """Return what a request takes of a shared device's capacity, None if it may not have it.
 
@@ -257,14 +302,17 @@ class _Search:
         """Return what a request would take of a device, None where it cannot have it."""
         table, demand = self._state.table, self._demands[i]
         kind = table.kinds[table.kind[d]]
-        consumed = find_consumed(kind, request)
+        consumed = _list_offers(self._state, request)[table.kind[d]]
         if consumed is None or not self._meets(i, demand.constraints, request.name, kind):
             return None
         if demand.nodes and not self._state.reaches(d, (self._node, *demand.nodes)):
             return None
         if request.is_admin:
+            # A claim gets a device once, even for watching it.
             is_new = all(grant.device != d for grant in self._chosen[i])
             return Grant(d, request.name, True) if is_new else None
+        if any(grant.is_admin and grant.device == d for grant in self._chosen[i]):
+            return None
         if not self._state.is_open(d):
             return None
         if kind.is_shared and not self._state.has_capacity(d, consumed):

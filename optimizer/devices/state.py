@@ -14,7 +14,7 @@ from topology.devices import NO_DEVICE
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
-    from topology.devices import AllocatedClaim, DeviceTable
+    from topology.devices import AllocatedClaim, DeviceRequest, DeviceTable
 
 __all__ = ["DeviceState", "Grant", "list_held"]
 
@@ -56,6 +56,8 @@ class DeviceState:
             {(c.counter_set, c.name): c.amount for c in pool.counters} for pool in table.pools
         ]
         """Pool -> counter -> what is left; negative where claims hold too much."""
+        self.offers: dict[DeviceRequest, list[tuple[tuple[str, int], ...] | None]] = {}
+        """Request -> what it would take of each kind (`find_consumed`), kept for the allocator."""
         self._nodes = [frozenset(reach) for reach in table.reaches]
         self._local: defaultdict[int, list[int]] = defaultdict(list)
         self._remote: defaultdict[int, list[int]] = defaultdict(list)

@@ -94,8 +94,10 @@ def search_placement(
     """
     say = progress or (lambda _: None)
     found = _search(problem, request, say)
-    best = _drop_unserved(problem, found)
     cut, rounds = cut_devices(problem, found.placements), 0
+    if cut is None:
+        return found
+    best = _drop_unserved(problem, found)
     while cut is not None and rounds < MAX_CUTS:
         say("searching again without what finds no devices")
         found = _search(cut, request, say)
