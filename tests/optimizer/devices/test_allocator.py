@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from builders import make_node, make_pods, make_snapshot, make_spec
+from device_strategies import SLICES, make_table, several_needs, tables
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from optimizer.devices.allocator import allocate, count_open, find_consumed
 from optimizer.devices.needs import Demand
@@ -19,39 +19,18 @@ from topology.devices import (
     Capacity,
     Counter,
     DeviceConstraint,
-    DeviceFilter,
     DeviceKind,
-    DevicePool,
     DeviceRequest,
     DeviceTable,
     RequestChoice,
 )
-from topology.model import ClaimNeed
 from topology.plan import Bound, GroupPlan, PlacedDevice, PlacedPod, Plan, Request
 from topology.taints import Taint, Toleration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from topology.model import Snapshot
-
-SLICES = "slices"
-
-
-def make_table(*kinds: DeviceKind, counters: dict[str, int] | None = None) -> DeviceTable:
-    """One device of each kind, d0, d1 …, all on node 0."""
-    distinct = list(dict.fromkeys(kinds))
-    offered = tuple(Counter(s, SLICES, amount) for s, amount in sorted((counters or {}).items()))
-    return DeviceTable(
-        filters=(DeviceFilter("a"), DeviceFilter("b")),
-        pools=(DevicePool("driver", "pool", True, offered),),
-        kinds=tuple(distinct),
-        reaches=((0,),),
-        names=tuple(f"d{i}" for i in range(len(kinds))),
-        pool=(0,) * len(kinds),
-        kind=tuple(distinct.index(kind) for kind in kinds),
-        reach=(0,) * len(kinds),
-    )
+    from topology.model import ClaimNeed, Snapshot
 
 
 def partition(amount: int, counter_set: str = "gpu-0", *filters: int) -> DeviceKind:
@@ -250,64 +229,6 @@ def test_open_devices_are_counted_as_far_as_they_go_together() -> None:
 # Against all allocations
 
 
-@st.composite
-def tables(draw: st.DrawFn) -> DeviceTable:
-    kinds = []
-    for _ in range(draw(st.integers(1, 5))):
-        shape = draw(st.sampled_from(["plain", "counters", "shared", "root", "tainted"]))
-        filters = draw(st.sampled_from([(0,), (1,), (0, 1)]))
-        root = draw(st.sampled_from(["one", "two"]))
-        extra: dict[str, Any] = {}
-        if shape == "counters":
-            extra["counters"] = (
-                Counter(draw(st.sampled_from(["s", "t"])), SLICES, draw(st.integers(1, 3))),
-            )
-        elif shape == "shared":
-            extra |= {
-                "capacity": (
-                    Capacity("m", draw(st.integers(2, 6)), draw(st.sampled_from([None, 2]))),
-                ),
-                "is_shared": True,
-            }
-        elif shape == "tainted":
-            extra["taints"] = (Taint("t"),)
-        if shape == "root" or draw(st.booleans()):
-            extra["attributes"] = (("x/root", f"string:{root}"),)
-        kinds.append(DeviceKind(filters, **extra))
-    return make_table(*kinds, counters={"s": draw(st.integers(1, 5)), "t": 3})
-
-
-@st.composite
-def needs(draw: st.DrawFn) -> ClaimNeed:
-    choices = []
-    for i in range(draw(st.integers(1, 2))):
-        alternatives = []
-        for j in range(draw(st.sampled_from([1, 1, 2]))):
-            tolerations = (Toleration("t", "Exists"),) if draw(st.booleans()) else ()
-            alternatives.append(
-                DeviceRequest(
-                    f"r{i}/{j}",
-                    draw(st.integers(0, 1)),
-                    draw(st.sampled_from([1, 1, 2, ALL_DEVICES])),
-                    draw(st.sampled_from([False, False, False, True])),
-                    tolerations,
-                )
-            )
-        choices.append(RequestChoice(f"r{i}", tuple(alternatives)))
-    constraints = draw(
-        st.sampled_from(
-            [
-                (),
-                (),
-                (DeviceConstraint("x/root"),),
-                (DeviceConstraint("x/root", is_distinct=True),),
-                (DeviceConstraint("x/root", ("r0",)),),
-            ]
-        )
-    )
-    return ClaimNeed("c", requests=tuple(choices), constraints=constraints)
-
-
 def list_options(table: DeviceTable, need: ClaimNeed) -> Iterator[list[tuple[str, int]]]:
     """Every way to give devices to the requests of a claim, good or bad."""
     per_choice = []
@@ -353,13 +274,6 @@ def is_valid(snapshot: Snapshot, given: Sequence[Sequence[tuple[str, int]]]) -> 
     plan = Plan(Request(), {}, groups, bound=Bound("gpusPlaced", None, None, "none"))
     broken = {v.rule for v in verify_plan(snapshot, plan).violations}
     return not any(rule.startswith("device") for rule in broken)
-
-
-@st.composite
-def several_needs(draw: st.DrawFn) -> list[ClaimNeed]:
-    """Up to three claims, some of them alike."""
-    first = draw(needs())
-    return [first, *draw(st.lists(st.just(first) | needs(), max_size=2))]
 
 
 @given(table=tables(), claims=several_needs())
