@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["allocate", "count_open", "find_consumed"]
 
-MAX_STEPS: Final = 20_000
+MAX_STEPS: Final = 4_000
 """Devices tried for the claims of one node; beyond, they count as not fitting."""
 MAX_JOINT: Final = 250
 """Devices asked for up to which earlier choices are reconsidered."""
@@ -49,7 +49,33 @@ def allocate(
         return found
     if not _may_fit(state, node, demands):
         return None
-    return _Search(state, node, demands).run()
+    order = _order_hardest(state, demands)
+    together = _Search(state, node, [demands[i] for i in order]).run()
+    if together is None:
+        return None
+    return [grants for _, grants in sorted(zip(order, together, strict=True))]
+
+
+def _order_hardest(state: DeviceState, demands: Sequence[Demand]) -> list[int]:
+    """Return the order in which demands leave one another most room: large takers, then alike."""
+    first: dict[Demand, tuple[int, int]] = {}
+    for i, demand in enumerate(demands):
+        if demand not in first:
+            first[demand] = (-_weigh(state, demand), i)
+    return sorted(range(len(demands)), key=lambda i: (first[demands[i]], i))
+
+
+def _weigh(state: DeviceState, demand: Demand) -> int:
+    """Return the least that a demand takes of all counters together."""
+    weight = 0
+    for choice in demand.requests:
+        least = [
+            max(request.count, 1) * min(sum(c.amount for c in kind.counters) for kind in kinds)
+            for request in choice.alternatives
+            if (kinds := [k for k in state.table.kinds if request.filter in k.filters])
+        ]
+        weight += min(least, default=0)
+    return weight
 
 
 def _allocate_in_turn(

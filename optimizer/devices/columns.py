@@ -1,9 +1,10 @@
 """Devices as resources of the search: how many are free, and how many pods of a spec they serve.
 
-Two kinds of pseudo resources stand for devices. One for each *family* of filters that choose among
-the same devices counts devices, so that pods of several specs compete. One for each spec whose
+Three kinds of pseudo resources stand for devices. One for each *family* of filters that choose among
+the same devices counts devices, so that pods of several specs compete. One for each sort of counter
+adds up what partitions take at least. One for each spec whose
 claims are more than a count holds how many of its pods the devices of a node serve, found by the
-allocator. Both are limits that every allocation keeps; where a node mixes specs, they may let pass
+allocator. All are limits that every allocation keeps; where a node mixes specs, they may let pass
 what the allocator then refuses (`optimizer.devices.ledger`).
 """
 
@@ -35,13 +36,15 @@ DEVICE_PREFIX: Final = "deviceclass/"
 """Pseudo resource that counts the devices of a family, named by its first class."""
 CLAIMS_PREFIX: Final = "claims/"
 """Pseudo resource that counts pods of a spec whose claims find devices, named by its index."""
+COUNTER_PREFIX: Final = "counters/"
+"""Pseudo resource that adds up counters that differ by a number alone, over all sets of a node."""
 MOST_PODS: Final = 512
 """Where devices set no limit, this one stands: more than a node has pod slots."""
 
 
 def is_device_resource(name: str) -> bool:
     """Tell whether a resource of a problem stands for devices."""
-    return name.startswith((DEVICE_PREFIX, CLAIMS_PREFIX))
+    return name.startswith((DEVICE_PREFIX, CLAIMS_PREFIX, COUNTER_PREFIX))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +65,15 @@ class DeviceColumns:
     _families: list[_Family] = field(init=False)
     _num_users: dict[str, int] = field(init=False)
     """Claim -> pending pods that name it."""
+    _stems: list[str] = field(init=False)
+    """Names of counters without the numbers at their ends."""
     _seen: dict[tuple[str, Hashable], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._families = _find_families(self.snapshot.devices)
         self._num_users = _count_users(self.snapshot)
+        pools = self.snapshot.devices.pools
+        self._stems = sorted({_find_stem(c.name) for pool in pools for c in pool.counters})
 
     def find_names(self, specs: Iterable[int]) -> set[str]:
         """Return the pseudo resources that pods of some specs need."""
@@ -77,6 +84,9 @@ class DeviceColumns:
                 continue
             row = {f.name: self._count(spec, f) for f in self._families if f.is_counted}
             names |= {DEVICE_PREFIX + name for name, count in row.items() if count}
+            names |= {
+                COUNTER_PREFIX + stem for stem in self._stems if self._count_least(spec, stem)
+            }
             if not self._is_plain(spec):
                 names.add(f"{CLAIMS_PREFIX}{x}")
         return names
@@ -88,10 +98,11 @@ class DeviceColumns:
         if name.startswith(CLAIMS_PREFIX):
             rows[int(name.removeprefix(CLAIMS_PREFIX))] = 1
             return rows
-        family = self._find_family(name)
         for x, spec in enumerate(specs):
-            if spec.claims:
-                rows[x] = self._count(spec, family)
+            if spec.claims and name.startswith(COUNTER_PREFIX):
+                rows[x] = self._count_least(spec, name.removeprefix(COUNTER_PREFIX))
+            elif spec.claims:
+                rows[x] = self._count(spec, self._find_family(name))
         return rows
 
     def count_free(self, name: str, state: DeviceState) -> NDArray[np.int64]:
@@ -113,6 +124,8 @@ class DeviceColumns:
                 self._seen[key] = _count_pods(state, node, demands, [d for _, d in shared])
             return self._seen[key]
         key = (name, state.describe(node))
+        if key not in self._seen and name.startswith(COUNTER_PREFIX):
+            self._seen[key] = _count_counters(state, node, name.removeprefix(COUNTER_PREFIX))
         if key not in self._seen:
             family = self._find_family(name)
             self._seen[key] = _count_devices(state, node, family)
@@ -130,6 +143,25 @@ class DeviceColumns:
             if claim.allocated_nodes is None and not self._is_shared(claim)
             for choice in claim.requests
         )
+
+    def _count_least(self, spec: PodSpec, stem: str) -> int:
+        """Return the least that a pod takes for itself alone of all counters of a stem."""
+        return sum(
+            min(self._weigh(request, stem) for request in choice.alternatives)
+            for claim in spec.claims
+            if claim.allocated_nodes is None and not self._is_shared(claim)
+            for choice in claim.requests
+        )
+
+    def _weigh(self, request: DeviceRequest, stem: str) -> int:
+        amounts = [
+            0
+            if kind.is_shared or request.is_admin
+            else sum(c.amount for c in kind.counters if _find_stem(c.name) == stem)
+            for kind in self.snapshot.devices.kinds
+            if request.filter in kind.filters
+        ]
+        return max(request.count, 1) * min(amounts, default=0)
 
     def _is_shared(self, claim: ClaimNeed) -> bool:
         """Tell whether several pods may use one claim; its devices are not charged to each."""
@@ -211,6 +243,21 @@ def _count_devices(state: DeviceState, node: int, family: _Family) -> int:
     for p, devices in chosen.items():
         found += count_together(list_loads(table, devices), state.room[p])
     return found
+
+
+def _find_stem(counter: str) -> str:
+    return counter.rstrip("0123456789")
+
+
+def _count_counters(state: DeviceState, node: int, stem: str) -> int:
+    """Add up what is left of the counters of a stem in the pools that a node reaches."""
+    pools = {state.table.pool[d] for d in state.list_reachable(node)}
+    return sum(
+        max(left, 0)
+        for p in sorted(pools)
+        for (_, name), left in state.room[p].items()
+        if _find_stem(name) == stem
+    )
 
 
 def _count_pods(
