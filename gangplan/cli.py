@@ -30,6 +30,7 @@ from gangplan.options import (
     Objective,
     Output,
     Pdb,
+    Policy,
     Preempt,
     Quiet,
     Release,
@@ -38,6 +39,7 @@ from gangplan.options import (
     Snapshots,
     Strict,
 )
+from gangplan.report_command import report
 from gangplan.streams import Streams
 from topology.errors import GangplanError, RequestError
 
@@ -193,6 +195,7 @@ def _plan(
     preempt: Preempt = False,
     pdb: Pdb = None,
     dra_reclaim: DraReclaim = None,
+    policy: Policy = "optimize",
     release: Release = "1.37",
     seed: Seed = 0,
     effort: Effort = "normal",
@@ -206,6 +209,7 @@ def _plan(
     streams = open_streams(context, quiet, no_color)
     from gangplan.questions import (
         ask_evictions,
+        check_policy,
         choose_groups,
         find_keys,
         parse_selector,
@@ -216,6 +220,7 @@ def _plan(
     options = ask_evictions(
         command, groups=group or [], preempt=preempt, pdb=pdb, dra_reclaim=dra_reclaim
     )
+    check_policy(command, policy=policy, pdb=pdb)
     if objective is not None:
         options["objective"] = split_objective(objective)
     chosen = parse_selector(selector) if selector is not None else None
@@ -232,6 +237,7 @@ def _plan(
         effort=effort,
         release=release,
         assume_gangs=assume_gangs,
+        policy=policy,
         **options,
     )
     from ray_jobs.pipeline import make_plan
@@ -307,6 +313,9 @@ def verify(
         names=lambda: sorted({violation.object for violation in verdict.violations}),
     )
     return ANSWERED if verdict.is_valid else FAILED
+
+
+app.command("report")(report)
 
 
 @app.command()

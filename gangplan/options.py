@@ -21,6 +21,8 @@ __all__ = [
     "Output",
     "Pdb",
     "PdbMode",
+    "Policy",
+    "PolicyName",
     "Preempt",
     "Quiet",
     "ReclaimMode",
@@ -36,6 +38,7 @@ FormatName = Literal["table", "wide", "json", "yaml", "name"]
 ReleaseName = Literal["1.35", "1.36", "1.37"]
 PdbMode = Literal["soft", "hard"]
 ReclaimMode = Literal["none", "node-local", "all"]
+PolicyName = Literal["optimize", "replay", "compare"]
 EffortName = Literal["quick", "normal", "thorough"]
 
 Snapshots = Annotated[
@@ -140,6 +143,14 @@ DraReclaim = Annotated[
         help="Which resource claims of victims count as released: none, as in Kubernetes 1.37, "
         "node-local, those of pods alone with devices of one node, or all. Default: none.",
         show_default=False,
+    ),
+]
+Policy = Annotated[
+    PolicyName,
+    typer.Option(
+        envvar="GANGPLAN_POLICY",
+        help="Who decides: optimize, the search; replay, kube-scheduler of --release step by step; "
+        "compare, both side by side.",
     ),
 ]
 Strict = Annotated[

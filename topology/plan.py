@@ -19,6 +19,7 @@ __all__ = [
     "Cause",
     "CauseName",
     "ChosenDomain",
+    "Comparison",
     "Eviction",
     "GroupPlan",
     "Move",
@@ -70,6 +71,8 @@ class Request:
     """Which claims of victims count as released: none is what kube-scheduler does; node-local
     those reserved by victims alone, for pods, all of whose devices are of one node; all: whatever
     victims alone use, claims of a PodGroup among it."""
+    policy: Literal["optimize", "replay", "compare"] = "optimize"
+    """optimize: search; replay: do as kube-scheduler of the release would; compare: both."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the `request` object of the contract."""
@@ -83,6 +86,7 @@ class Request:
             "seed": self.seed,
             "effort": self.effort,
             "assumeGangs": self.assume_gangs,
+            "policy": self.policy,
         }
 
 
@@ -304,6 +308,19 @@ class Verification:
 
 
 @dataclass(frozen=True, slots=True)
+class Comparison:
+    """What kube-scheduler itself would do with the same question, and what the search saves."""
+
+    replay: Plan
+    saved: Mapping[str, int]
+    """Criterion -> gain of the search: placed more, or evicted less."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the `comparison` object: the other Plan and the gains."""
+        return {"replay": self.replay.to_dict(), "saved": dict(sorted(self.saved.items()))}
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A whole answer, ready to be shown, stored or verified again."""
 
@@ -320,6 +337,8 @@ class Plan:
     warnings: tuple[str, ...] = ()
     errors: tuple[ObjectError, ...] = ()
     verification: Verification | None = None
+    comparison: Comparison | None = None
+    """With policy compare: the replayed plan beside this one."""
 
     def with_verification(self, verification: Verification) -> Plan:
         """Return the plan with the verdict written in."""
@@ -345,4 +364,5 @@ class Plan:
                 for e in self.errors
             ],
             "verification": None if self.verification is None else self.verification.to_dict(),
+            **({} if self.comparison is None else {"comparison": self.comparison.to_dict()}),
         }

@@ -1,11 +1,11 @@
 """Devices as resources of the search: how many are free, and how many pods of a spec they serve.
 
-Three kinds of pseudo resources stand for devices. One for each *family* of filters that choose among
-the same devices counts devices, so that pods of several specs compete. One for each sort of counter
-adds up what partitions take at least. One for each spec whose
-claims are more than a count holds how many of its pods the devices of a node serve, found by the
-allocator. All are limits that every allocation keeps; where a node mixes specs, they may let pass
-what the allocator then refuses (`optimizer.devices.ledger`).
+Three kinds of pseudo resources stand for devices. One for each *family* of filters that choose
+among the same devices counts devices, so that pods of several specs compete. One for each sort of
+counter adds up what partitions take at least. One for each spec whose claims are more than a count
+holds how many of its pods the devices of a node serve, found by the allocator. All are limits that
+every allocation keeps; where a node mixes specs, they may let pass what the allocator then refuses
+(`optimizer.devices.ledger`).
 """
 
 from __future__ import annotations

@@ -46,8 +46,17 @@ class _Shared:
 class DeviceLedger:
     """Who gets which devices, mutable."""
 
-    def __init__(self, snapshot: Snapshot, *, held_is_free: bool = False) -> None:
-        """Begin with what claims hold, unless that is to count as free."""
+    def __init__(
+        self, snapshot: Snapshot, *, held_is_free: bool = False, is_fixed: bool = False
+    ) -> None:
+        """Begin with what claims hold.
+
+        Args:
+          snapshot: The fleet.
+          held_is_free: What claims hold counts as free.
+          is_fixed: Nothing that was given is exchanged for the sake of a newcomer.
+        """
+        self._is_fixed = is_fixed
         self._snapshot = snapshot
         self.state = DeviceState(snapshot.devices, held_is_free=held_is_free)
         self._entries: defaultdict[int, list[_Entry]] = defaultdict(list)
@@ -133,7 +142,7 @@ class DeviceLedger:
             old = self._entries.get(node, [])
             fixed = {id(known.entry) for known in self._shared.values()}
             movable = [entry for entry in old if id(entry) not in fixed]
-            if not movable:
+            if self._is_fixed or not movable:
                 return False
             for entry in movable:
                 self.state.give_back(entry.grants)
