@@ -137,7 +137,7 @@ def test_count_together(loads: list[dict[tuple[str, str], int]], room: int) -> N
 
 
 @given(first=tables(), second=tables(), claims=st.lists(needs(), min_size=1, max_size=3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_plans_hold_and_are_best_where_they_say_so(
     first: DeviceTable, second: DeviceTable, claims: list[ClaimNeed]
 ) -> None:
