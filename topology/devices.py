@@ -11,13 +11,13 @@ taints), KEP-4816 (prioritized list), KEP-5004 (extended resources).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from topology.taints import Taint, Toleration  # noqa: TC001 (msgspec reads the annotations)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 __all__ = [
     "ALL_DEVICES",
@@ -36,6 +36,7 @@ __all__ = [
     "ExtendedResource",
     "RequestChoice",
     "Reserver",
+    "move_nodes",
 ]
 
 ALL_DEVICES: Final = 0
@@ -236,6 +237,32 @@ class DeviceTable:
             for entry in claim.devices:
                 if entry.device != NO_DEVICE and not entry.is_admin:
                     yield entry
+
+
+def move_nodes(table: DeviceTable, moved: Sequence[int], num_nodes: int) -> DeviceTable:
+    """Return the table for other nodes; devices of nodes that are gone are reached by none.
+
+    Args:
+      table: Its indices are those of the old nodes.
+      moved: Old index -> new one, negative for nodes that are gone.
+      num_nodes: New ones, those that were added among them: they have no devices of their own, but
+        reach what every node reaches.
+    """
+    everywhere = tuple(range(len(moved)))
+
+    def follow(nodes: tuple[int, ...]) -> tuple[int, ...]:
+        if len(nodes) > 1 and nodes == everywhere:
+            return tuple(range(num_nodes))
+        return tuple(sorted(moved[n] for n in nodes if moved[n] >= 0))
+
+    return replace(
+        table,
+        reaches=tuple(follow(reach) for reach in table.reaches),
+        extended=tuple(
+            replace(entry, nodes=tuple(sorted(moved[n] for n in entry.nodes if moved[n] >= 0)))
+            for entry in table.extended
+        ),
+    )
 
 
 NO_DEVICES: Final = DeviceTable()

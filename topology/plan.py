@@ -71,6 +71,10 @@ class Request:
     """Which claims of victims count as released: none is what kube-scheduler does; node-local
     those reserved by victims alone, for pods, all of whose devices are of one node; all: whatever
     victims alone use, claims of a PodGroup among it."""
+    drain: tuple[str, ...] = ()
+    """Nodes whose pods have to leave."""
+    drain_unit: Literal["group", "pod"] = "group"
+    """group: an `all` group leaves a drained node as a whole."""
     policy: Literal["optimize", "replay", "compare"] = "optimize"
     """optimize: search; replay: do as kube-scheduler of the release would; compare: both."""
 
