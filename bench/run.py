@@ -15,11 +15,8 @@ QUICK = (
     ("bench.kernels", "--quick"),
     ("bench.instances_quality", "--seeds", "0"),
     ("bench.instances_victims", "--seeds", "0"),
-<<<<<<< HEAD
     ("bench.victim_kernels", "--quick"),
-=======
     ("bench.joint_preemption",),
->>>>>>> w/joint
     ("bench.replay", "--seeds", "8"),
     ("bench.scale",),
     ("bench.whole_command",),
@@ -29,11 +26,8 @@ FULL = (
     ("bench.kernels",),
     ("bench.instances_quality", "--large"),
     ("bench.instances_victims", "--large"),
-<<<<<<< HEAD
     ("bench.victim_kernels",),
-=======
     ("bench.joint_preemption", "--full"),
->>>>>>> w/joint
     ("bench.replay", "--seeds", "80"),
     ("bench.scale",),
     ("bench.whole_command",),

@@ -125,7 +125,7 @@ def read_choice(
         # A victim that frees no node that is used keeps somebody out of a domain.
         anybody = order[0].unit.ref
         gone.append((victim, next((by_node[n] for n in nodes if n in by_node), anybody)))
-    proven = choice.proven
+    proven = choice.proven if fleet.is_exact else 0
     if any(victim.priority < 0 for victim in fleet.victims):
         # The model counts negative priorities as nothing.
         weighted = (
