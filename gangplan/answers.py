@@ -39,13 +39,23 @@ def open_streams(context: typer.Context, quiet: bool, no_color: bool) -> Streams
 
 
 def read_input(
-    paths: Sequence[str], *, strict: bool, streams: Streams, pod_labels: Iterable[str] = ()
+    paths: Sequence[str],
+    *,
+    strict: bool,
+    streams: Streams,
+    pod_labels: Iterable[str] = (),
+    checkpoint_annotation: str | None = None,
 ) -> Snapshot:
     """Read what SNAPSHOT names, keep these labels of pods, and report what was wrong with it."""
     from data.reader import format_error, read_snapshot
 
     with streams.progress() as progress:
-        snapshot = read_snapshot(paths, pod_labels=pod_labels, progress=progress)
+        snapshot = read_snapshot(
+            paths,
+            pod_labels=pod_labels,
+            checkpoint_annotation=checkpoint_annotation,
+            progress=progress,
+        )
     for error in snapshot.errors:
         streams.error(format_error(error))
     for warning in snapshot.warnings:

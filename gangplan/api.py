@@ -39,6 +39,7 @@ def read(
     *paths: str | PathLike[str],
     strict: bool = False,
     pod_labels: Iterable[str] = (),
+    checkpoint_annotation: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Snapshot:
     """Read files, folders or stored snapshots as one snapshot.
@@ -47,6 +48,8 @@ def read(
       paths: What SNAPSHOT stands for on the command line.
       strict: Any invalid object is fatal instead of being set aside in `errors`.
       pod_labels: Label keys of pods to keep besides those that some selector mentions.
+      checkpoint_annotation: Key of the pod annotation that says when work was last saved; None:
+        `gangplan.io/last-checkpoint`.
       progress: Called with the name of each step.
 
     Raises:
@@ -55,7 +58,13 @@ def read(
     from data.reader import read_snapshot
 
     names = [str(path) for path in paths]
-    return read_snapshot(names, strict=strict, pod_labels=pod_labels, progress=progress)
+    return read_snapshot(
+        names,
+        strict=strict,
+        pod_labels=pod_labels,
+        checkpoint_annotation=checkpoint_annotation,
+        progress=progress,
+    )
 
 
 def inspect(snapshot: Snapshot, *, release: str = "1.37") -> Inspection:

@@ -20,6 +20,8 @@ from gangplan.answers import (
 from gangplan.options import (
     AllNamespaces,
     AssumeGangs,
+    CheckpointAnnotation,
+    Cost,
     Effort,
     ExitStatus,
     Format,
@@ -191,6 +193,8 @@ def _plan(
     objective: Objective = None,
     preempt: Preempt = False,
     pdb: Pdb = None,
+    cost: Cost = None,
+    checkpoint_annotation: CheckpointAnnotation = None,
     release: Release = "1.37",
     seed: Seed = 0,
     effort: Effort = "normal",
@@ -211,11 +215,19 @@ def _plan(
     )
     from topology.plan import Request
 
-    options = ask_evictions(command, groups=group or [], preempt=preempt, pdb=pdb)
+    options = ask_evictions(command, groups=group or [], preempt=preempt, pdb=pdb, cost=cost)
     if objective is not None:
+        if cost is not None:
+            raise RequestError("--cost: --objective says already what counts; leave one out")
         options["objective"] = split_objective(objective)
     chosen = parse_selector(selector) if selector is not None else None
-    cluster = read_input(snapshot, strict=strict, streams=streams, pod_labels=find_keys(chosen))
+    cluster = read_input(
+        snapshot,
+        strict=strict,
+        streams=streams,
+        pod_labels=find_keys(chosen),
+        checkpoint_annotation=checkpoint_annotation,
+    )
     request = Request(
         command=command,
         groups=choose_groups(
@@ -269,6 +281,7 @@ def verify(
             metavar="FILE", help="A plan as `-o json` or `-o yaml` printed it.", show_default=False
         ),
     ],
+    checkpoint_annotation: CheckpointAnnotation = None,
     form: Format = None,
     output: Output = None,
     strict: Strict = False,
@@ -284,7 +297,9 @@ def verify(
     from topology.plan import API_VERSION
 
     claimed = load_plan(plan)
-    cluster = read_input(snapshot, strict=strict, streams=streams)
+    cluster = read_input(
+        snapshot, strict=strict, streams=streams, checkpoint_annotation=checkpoint_annotation
+    )
     digest = digest_snapshot(cluster)
     if claimed.snapshot.get("digest") != digest:
         streams.warning(f"{plan}: was made for another snapshot; it is replayed on this one")
@@ -328,6 +343,7 @@ def snapshot(
             show_default=False,
         ),
     ] = None,
+    checkpoint_annotation: CheckpointAnnotation = None,
     seed: Seed = 0,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -335,7 +351,13 @@ def snapshot(
 ) -> int:
     """Read objects once and store them as tables."""
     streams = open_streams(context, quiet, no_color)
-    cluster = read_input(snapshot, strict=strict, streams=streams, pod_labels=keep_label or ())
+    cluster = read_input(
+        snapshot,
+        strict=strict,
+        streams=streams,
+        pod_labels=keep_label or (),
+        checkpoint_annotation=checkpoint_annotation,
+    )
     kept = {key for labels in cluster.pods.label_sets for key in labels}
     for key in sorted(set(keep_label or ()) - kept):
         streams.warning(f"--keep-label {key}: no pod that was read has it")

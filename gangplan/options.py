@@ -8,6 +8,9 @@ import typer
 __all__ = [
     "AllNamespaces",
     "AssumeGangs",
+    "CheckpointAnnotation",
+    "Cost",
+    "CostName",
     "Effort",
     "EffortName",
     "ExitStatus",
@@ -33,6 +36,7 @@ __all__ = [
 FormatName = Literal["table", "wide", "json", "yaml", "name"]
 ReleaseName = Literal["1.35", "1.36", "1.37"]
 PdbMode = Literal["soft", "hard"]
+CostName = Literal["scheduler", "gpu-seconds-lost"]
 EffortName = Literal["quick", "normal", "thorough"]
 
 Snapshots = Annotated[
@@ -127,6 +131,25 @@ Pdb = Annotated[
         envvar="GANGPLAN_PDB",
         help="Disruption budgets: soft, broken only if nothing else helps, or hard, never broken. "
         "Default: soft.",
+        show_default=False,
+    ),
+]
+Cost = Annotated[
+    CostName | None,
+    typer.Option(
+        envvar="GANGPLAN_COST",
+        help="What makes a victim dear: scheduler, its priority and number, or gpu-seconds-lost, "
+        "the work since its last checkpoint. Default: scheduler.",
+        show_default=False,
+    ),
+]
+CheckpointAnnotation = Annotated[
+    str | None,
+    typer.Option(
+        envvar="GANGPLAN_CHECKPOINT_ANNOTATION",
+        metavar="KEY",
+        help="Pod annotation that says when work was last saved. "
+        "Default: gangplan.io/last-checkpoint.",
         show_default=False,
     ),
 ]

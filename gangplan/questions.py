@@ -60,12 +60,18 @@ def split_objective(text: str) -> tuple[str, ...]:
 
 
 def ask_evictions(
-    command: str, *, groups: Sequence[str], preempt: bool, pdb: str | None
+    command: str,
+    *,
+    groups: Sequence[str],
+    preempt: bool,
+    pdb: str | None,
+    cost: str | None = None,
 ) -> dict[str, Any]:
     """Return the fields of a request that say what may be evicted, and the objective for it.
 
     Raises:
-      RequestError: `preempt` names no group, or `--pdb` is given where nothing may be evicted.
+      RequestError: `preempt` names no group, or `--pdb` or `--cost` is given where nothing may be
+        evicted.
     """
     if command == "preempt":
         if not groups:
@@ -76,11 +82,14 @@ def ask_evictions(
         preempt = True
     elif not preempt and pdb is not None:
         raise RequestError("--pdb: is about evictions; add --preempt, or leave it out")
+    elif not preempt and cost is not None:
+        raise RequestError("--cost: is about evictions; add --preempt, or leave it out")
     if not preempt:
         return {}
-    from optimizer.objective import PREEMPT_OBJECTIVE
+    from optimizer.objective import COST_OBJECTIVES
 
-    return {"preempt": True, "pdb": pdb or "soft", "objective": PREEMPT_OBJECTIVE}
+    objective = COST_OBJECTIVES[cost or "scheduler"]
+    return {"preempt": True, "pdb": pdb or "soft", "objective": objective}
 
 
 def parse_selector(text: str) -> LabelSelector:

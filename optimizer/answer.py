@@ -208,6 +208,7 @@ def count_criteria(
         "victimGpus": 0,
         "weightedVictimGpus": 0,
         "pdbViolations": 0,
+        "gpuSecondsLost": 0,
         "moves": 0,
         "movedGpus": 0,
         "disturbedPods": 0,

@@ -13,6 +13,7 @@ from optimizer.answer import (
     find_conditions,
     find_idle,
 )
+from optimizer.lost_work import describe_unstarted
 from optimizer.problem import build_problem
 from optimizer.search.place import search_placement
 from optimizer.search.preempt import search_preemption
@@ -69,7 +70,12 @@ def make_plan(
         criteria={**count_criteria(found.after, groups, found.placed), **found.cost},
         bound=found.bound,
         conditional=find_conditions(snapshot, found.problem),
-        warnings=(*snapshot.warnings, *check_topology(snapshot), *find_idle(found.problem)),
+        warnings=(
+            *snapshot.warnings,
+            *check_topology(snapshot),
+            *find_idle(found.problem),
+            *_warn_about_costs(snapshot, request),
+        ),
         errors=snapshot.errors,
     )
     say("verifying the plan")
@@ -101,6 +107,13 @@ def _search(snapshot: Snapshot, request: Request, say: Callable[[str], None]) ->
     return _Found(
         result.after, problem, result.placed, result.bound, evictions, result.cost.to_criteria()
     )
+
+
+def _warn_about_costs(snapshot: Snapshot, request: Request) -> list[str]:
+    if not any(item.endswith(":gpuSecondsLost") for item in request.objective):
+        return []
+    line = describe_unstarted(snapshot)
+    return [] if line is None else [line]
 
 
 def _check_groups(snapshot: Snapshot, request: Request) -> None:

@@ -305,6 +305,8 @@ class _Model:
                 return {x: len(victims[v].pods) for v, x in self.leaves.items()}
             case "victimGpus":
                 return {x: victims[v].gpus for v, x in self.leaves.items()}
+            case "gpuSecondsLost":
+                return {x: victims[v].lost for v, x in self.leaves.items()}
             case "weightedVictimGpus":
                 # Evicting must never look like a gain, so a negative priority costs nothing.
                 return {

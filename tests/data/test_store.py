@@ -70,6 +70,15 @@ def test_files_answer_questions_on_their_own(tmp_path):
     ]
 
 
+def test_reads_a_store_of_before_checkpoints(tmp_path):
+    snapshot = make_snapshot([make_node("n0")], make_pods("a", 2, on="n0", started=5))
+    write_store(snapshot, tmp_path)
+    for name, column in (("pods", "checkpoint"), ("nodes", "allows_resize_preemption")):
+        table = pq.read_table(tmp_path / f"{name}.parquet")
+        pq.write_table(table.drop_columns([column]), tmp_path / f"{name}.parquet")
+    assert_same(read_store(tmp_path), snapshot)
+
+
 def test_a_store_is_replaced_and_nothing_is_left_beside_it(tmp_path):
     write_store(make_rich_snapshot(), tmp_path / "s")
     small = make_snapshot([make_node("n0")])
@@ -176,7 +185,7 @@ def _mix(folder: Path) -> None:
     [
         pytest.param(
             _edit_manifest(schemaVersion="2.1", gangplanVersion="9.9"),
-            r"schema 2\.1, written by gangplan 9\.9, is newer than 1\.0; upgrade gangplan",
+            r"schema 2\.1, written by gangplan 9\.9, is newer than 1\.1; upgrade gangplan",
             id="newer major version",
         ),
         pytest.param(_edit_manifest(schemaVersion="x"), "no manifest", id="no version"),
