@@ -113,7 +113,7 @@ def place(
 
 def preempt(
     snapshot: Snapshot,
-    groups: Sequence[str],
+    groups: Sequence[str] | None = None,
     *,
     progress: Callable[[str], None] | None = None,
     **options: Any,
@@ -122,7 +122,7 @@ def preempt(
 
     Args:
       snapshot: Read whole; never changed.
-      groups: References to plan for.
+      groups: References to plan for; none with `resize`, a `topology.plan.ResizeRequest`.
       progress: Called with the name of each step.
       options: As for `place`; `objective` is by default `optimizer.objective.PREEMPT_OBJECTIVE`.
 

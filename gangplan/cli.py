@@ -34,6 +34,8 @@ from gangplan.options import (
     Preempt,
     Quiet,
     Release,
+    Requests,
+    Resize,
     Seed,
     Selector,
     Snapshots,
@@ -194,6 +196,8 @@ def _plan(
     preempt: Preempt = False,
     pdb: Pdb = None,
     cost: Cost = None,
+    resize: Resize = None,
+    requests: Requests = None,
     checkpoint_annotation: CheckpointAnnotation = None,
     release: Release = "1.37",
     seed: Seed = 0,
@@ -208,6 +212,7 @@ def _plan(
     streams = open_streams(context, quiet, no_color)
     from gangplan.questions import (
         ask_evictions,
+        ask_resize,
         choose_groups,
         find_keys,
         parse_selector,
@@ -215,7 +220,9 @@ def _plan(
     )
     from topology.plan import Request
 
-    options = ask_evictions(command, groups=group or [], preempt=preempt, pdb=pdb, cost=cost)
+    growing = ask_resize(command, resize, requests or [], groups=group or [], selector=selector)
+    named = [*(group or []), *([resize] if resize else [])]
+    options = ask_evictions(command, groups=named, preempt=preempt, pdb=pdb, cost=cost)
     if objective is not None:
         if cost is not None:
             raise RequestError("--cost: --objective says already what counts; leave one out")
@@ -240,6 +247,7 @@ def _plan(
         effort=effort,
         release=release,
         assume_gangs=assume_gangs,
+        resize=growing,
         **options,
     )
     from ray_jobs.pipeline import make_plan
@@ -262,7 +270,8 @@ def _plan(
     )
     if plan.verification is None or not plan.verification.is_valid:
         return FAILED
-    if exit_status and any(g.outcome != "placed" for g in plan.groups):
+    stays = plan.resize is not None and plan.resize.outcome != "resized"
+    if exit_status and (stays or any(g.outcome != "placed" for g in plan.groups)):
         return NOT_REACHED
     return ANSWERED
 

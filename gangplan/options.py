@@ -27,6 +27,8 @@ __all__ = [
     "Quiet",
     "Release",
     "ReleaseName",
+    "Requests",
+    "Resize",
     "Seed",
     "Selector",
     "Snapshots",
@@ -140,6 +142,23 @@ Cost = Annotated[
         envvar="GANGPLAN_COST",
         help="What makes a victim dear: scheduler, its priority and number, or gpu-seconds-lost, "
         "the work since its last checkpoint. Default: scheduler.",
+        show_default=False,
+    ),
+]
+Resize = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMESPACE/POD",
+        help="`preempt`: let this running pod grow on its own node; who would have to go?",
+        show_default=False,
+    ),
+]
+Requests = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="RESOURCE=QUANTITY,...",
+        help="What the pod of --resize is to ask for in all, such as cpu=8,memory=64Gi; may be "
+        "repeated. Default: what its spec asks already, if its resize is Deferred.",
         show_default=False,
     ),
 ]

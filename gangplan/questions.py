@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topology.model import Snapshot
+    from topology.plan import ResizeRequest
 
 __all__ = [
     "ask_evictions",
+    "ask_resize",
     "choose_groups",
     "find_keys",
     "parse_selector",
@@ -90,6 +92,44 @@ def ask_evictions(
 
     objective = COST_OBJECTIVES[cost or "scheduler"]
     return {"preempt": True, "pdb": pdb or "soft", "objective": objective}
+
+
+def ask_resize(
+    command: str,
+    pod: str | None,
+    requests: Sequence[str],
+    *,
+    groups: Sequence[str],
+    selector: str | None,
+) -> ResizeRequest | None:
+    """Return what `--resize` and `--requests` ask for, None without them.
+
+    Raises:
+      RequestError: They do not go together with the rest, or an amount cannot be read.
+    """
+    from data.quantities import parse_quantity
+    from topology.plan import ResizeRequest
+
+    if pod is None:
+        if requests:
+            raise RequestError("--requests: of which pod? name it by --resize NAMESPACE/POD")
+        return None
+    if command != "preempt":
+        raise RequestError(f"--resize: is a question to `gangplan preempt`, not to {command}")
+    if groups or selector is not None:
+        raise RequestError("--resize: is about one running pod; leave out --group and -l")
+    amounts: dict[str, int] = {}
+    for item in [part.strip() for text in requests for part in text.split(",")]:
+        resource, equals, text = item.partition("=")
+        if not equals or not resource or not text:
+            raise RequestError(f"--requests: {item!r}: write RESOURCE=QUANTITY, such as cpu=8")
+        if resource in amounts:
+            raise RequestError(f"--requests: {resource} is named twice; name it once")
+        try:
+            amounts[resource] = parse_quantity(text, resource)
+        except ValueError as problem:
+            raise RequestError(f"--requests: {resource}: {problem}") from None
+    return ResizeRequest(pod, tuple(sorted(amounts.items())))
 
 
 def parse_selector(text: str) -> LabelSelector:

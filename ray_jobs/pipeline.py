@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from optimizer.answer import (
     assign_pods,
@@ -15,6 +15,7 @@ from optimizer.answer import (
 )
 from optimizer.lost_work import describe_unstarted
 from optimizer.problem import build_problem
+from optimizer.resize import plan_resize
 from optimizer.search.place import search_placement
 from optimizer.search.preempt import search_preemption
 from optimizer.verify import verify_plan
@@ -49,22 +50,15 @@ def make_plan(
     Raises:
       RequestError: The request names a group that does not exist or a criterion that is unknown.
     """
-    from data.digest import digest_snapshot
-
     say = progress or (lambda _: None)
+    if request.resize is not None:
+        return _plan_resize(snapshot, request, say)
     _check_groups(snapshot, request)
     found = _search(snapshot, request, say)
     groups = describe_groups(found.after, request, found.problem, found.placed, say)
-    counted = [g for g in snapshot.groups if g.kind == "group"]
     plan = Plan(
         request=request,
-        snapshot={
-            "digest": digest_snapshot(snapshot),
-            "release": request.release,
-            "nodes": len(snapshot.nodes),
-            "pods": len(snapshot.pods),
-            "groups": len(counted),
-        },
+        snapshot=_describe_snapshot(snapshot, request),
         groups=groups,
         evictions=found.evictions,
         criteria={**count_criteria(found.after, groups, found.placed), **found.cost},
@@ -80,6 +74,38 @@ def make_plan(
     )
     say("verifying the plan")
     return plan.with_verification(verify_plan(snapshot, plan))
+
+
+def _plan_resize(snapshot: Snapshot, request: Request, say: Callable[[str], None]) -> Plan:
+    found = plan_resize(snapshot, request, say)
+    plan = Plan(
+        request=request,
+        snapshot=_describe_snapshot(snapshot, request),
+        evictions=found.evictions,
+        criteria={**count_criteria(found.after, (), {}), **found.cost},
+        bound=found.bound,
+        warnings=(
+            *snapshot.warnings,
+            *found.warnings,
+            *_warn_about_costs(snapshot, request),
+        ),
+        errors=snapshot.errors,
+        resize=found.plan,
+    )
+    say("verifying the plan")
+    return plan.with_verification(verify_plan(snapshot, plan))
+
+
+def _describe_snapshot(snapshot: Snapshot, request: Request) -> dict[str, Any]:
+    from data.digest import digest_snapshot
+
+    return {
+        "digest": digest_snapshot(snapshot),
+        "release": request.release,
+        "nodes": len(snapshot.nodes),
+        "pods": len(snapshot.pods),
+        "groups": sum(g.kind == "group" for g in snapshot.groups),
+    }
 
 
 class _Found(NamedTuple):

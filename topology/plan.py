@@ -8,8 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from topology.quantities import format_quantity
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from topology.model import ObjectError
 
@@ -25,6 +27,8 @@ __all__ = [
     "PlacedPod",
     "Plan",
     "Request",
+    "ResizePlan",
+    "ResizeRequest",
     "Verification",
     "Violation",
 ]
@@ -50,6 +54,20 @@ schedulers or priorities, a tree that does not hold together, a topology level t
 
 
 @dataclass(frozen=True, slots=True)
+class ResizeRequest:
+    """A running pod that is to grow or shrink where it is."""
+
+    pod: str
+    requests: tuple[tuple[str, int], ...] = ()
+    """(resource, amount) that the pod as a whole is to ask for; empty: what its spec asks already,
+    its resize being Deferred."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return `request.resize`."""
+        return {"pod": self.pod, "requests": _write_amounts(self.requests)}
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """The question: what was asked of the snapshot, and how hard to look."""
 
@@ -65,6 +83,8 @@ class Request:
     """Hold groups whose atomicity the importer inferred to it."""
     pdb: Literal["soft", "hard"] = "soft"
     """hard: evictions never exceed what a disruption budget allows."""
+    resize: ResizeRequest | None = None
+    """Plan for this running pod instead of for groups."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the `request` object of the contract."""
@@ -77,6 +97,7 @@ class Request:
             "seed": self.seed,
             "effort": self.effort,
             "assumeGangs": self.assume_gangs,
+            **({} if self.resize is None else {"resize": self.resize.to_dict()}),
         }
 
 
@@ -178,6 +199,34 @@ class Eviction:
             "reason": self.reason,
             "for": self.preemptor,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class ResizePlan:
+    """What would become of a pod that is to be resized where it runs."""
+
+    pod: str
+    node: str
+    outcome: Literal["resized", "notResized"]
+    before: tuple[tuple[str, int], ...]
+    """(resource, amount) that the scheduler counts for the pod now; only what is resized."""
+    after: tuple[tuple[str, int], ...]
+    cause: Cause | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return `resize` of the plan."""
+        return {
+            "pod": self.pod,
+            "node": self.node,
+            "outcome": self.outcome,
+            "cause": None if self.cause is None else self.cause.to_dict(),
+            "from": _write_amounts(self.before),
+            "to": _write_amounts(self.after),
+        }
+
+
+def _write_amounts(amounts: Iterable[tuple[str, int]]) -> dict[str, str]:
+    return {resource: format_quantity(amount, resource) for resource, amount in amounts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +334,7 @@ class Plan:
     warnings: tuple[str, ...] = ()
     errors: tuple[ObjectError, ...] = ()
     verification: Verification | None = None
+    resize: ResizePlan | None = None
 
     def with_verification(self, verification: Verification) -> Plan:
         """Return the plan with the verdict written in."""
@@ -301,6 +351,7 @@ class Plan:
             "groups": [g.to_dict() for g in self.groups],
             "evictions": [e.to_dict() for e in self.evictions],
             "moves": [m.to_dict() for m in self.moves],
+            **({} if self.resize is None else {"resize": self.resize.to_dict()}),
             "criteria": dict(sorted(self.criteria.items())),
             "bound": self.bound.to_dict(),
             "conditional": [{"group": g, "reason": r} for g, r in self.conditional],
