@@ -9,6 +9,7 @@ import numpy as np
 
 from optimizer.decode import seat_pods
 from optimizer.explain import Explainer
+from optimizer.explain_eviction import EvictionAdviser
 from optimizer.explain_words import say_quorum
 from optimizer.fragmentation import measure_fragmentation
 from topology.levels import NO_DOMAIN
@@ -16,9 +17,9 @@ from topology.model import NO_GROUP
 from topology.plan import Bound, Cause, ChosenDomain, Eviction, GroupPlan, PlacedPod
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from optimizer.problem import Problem, Unit
+    from optimizer.problem import Problem, Unit, UnitKey
     from optimizer.search.place import PlaceResult
     from optimizer.search.preempt import PreemptResult
     from topology.model import Snapshot
@@ -49,8 +50,12 @@ def describe_groups(
     problem: Problem,
     placed: Mapping[int, int],
     progress: Callable[[str], None],
+    notes: list[str],
 ) -> tuple[GroupPlan, ...]:
-    """Write the entry of every group of the request, sorted by reference."""
+    """Write the entry of every group of the request, sorted by reference.
+
+    `notes` takes lines for the user about what was not looked for.
+    """
     unplaced = [
         unit
         for unit in problem.units
@@ -60,10 +65,28 @@ def describe_groups(
         progress(f"explaining {len(unplaced)} groups that are not placed")
     explainer = Explainer(snapshot, request, problem, placed, [u.ref for u in unplaced])
     causes = {unit.key: explainer.explain(unit) for unit in unplaced}
+    if request.command == "explain":
+        causes = _add_remedies(explainer, causes, unplaced, notes)
     entries: list[GroupPlan] = []
     for unit in problem.units:
         entries += _describe_unit(snapshot, problem, unit, placed, causes.get(unit.key))
     return tuple(sorted(entries, key=lambda e: e.group))
+
+
+def _add_remedies(
+    explainer: Explainer,
+    causes: Mapping[UnitKey, Cause],
+    units: Sequence[Unit],
+    notes: list[str],
+) -> dict[UnitKey, Cause]:
+    """Say of each cause what eviction, or other gangs giving up, would change."""
+    found = dict(causes)
+    if not explainer.request.preempt:
+        adviser = EvictionAdviser(explainer)
+        found = {unit.key: adviser.add(unit, causes[unit.key]) for unit in units}
+        if line := adviser.describe_skipped():
+            notes.append(line)
+    return found
 
 
 def find_idle(problem: Problem) -> list[str]:

@@ -55,7 +55,8 @@ def make_plan(
         return _plan_resize(snapshot, request, say)
     _check_groups(snapshot, request)
     found = _search(snapshot, request, say)
-    groups = describe_groups(found.after, request, found.problem, found.placed, say)
+    notes: list[str] = []
+    groups = describe_groups(found.after, request, found.problem, found.placed, say, notes)
     plan = Plan(
         request=request,
         snapshot=_describe_snapshot(snapshot, request),
@@ -68,6 +69,7 @@ def make_plan(
             *snapshot.warnings,
             *check_topology(snapshot),
             *find_idle(found.problem),
+            *notes,
             *_warn_about_costs(snapshot, request),
         ),
         errors=snapshot.errors,
