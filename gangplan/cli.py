@@ -164,8 +164,8 @@ def inspect(
     cluster = read_input(snapshot, strict=strict, streams=streams, pod_labels=find_keys(chosen))
     shown = select_pods(cluster, None if all_namespaces else namespace, chosen)
     answer = inspect_snapshot(cluster, release=release, shown_pods=shown)
-    for stranded in answer.stranded:
-        streams.warning(stranded.message)
+    for line in answer.findings:
+        streams.warning(line)
     print_answer(
         form,
         output,

@@ -12,6 +12,7 @@ from optimizer.explain import Explainer
 from optimizer.explain_eviction import EvictionAdviser
 from optimizer.explain_words import say_quorum
 from optimizer.fragmentation import measure_fragmentation
+from optimizer.shortfall import list_some
 from topology.levels import NO_DOMAIN
 from topology.model import NO_GROUP
 from topology.plan import Bound, Cause, ChosenDomain, Eviction, GroupPlan, PlacedPod
@@ -80,12 +81,37 @@ def _add_remedies(
     notes: list[str],
 ) -> dict[UnitKey, Cause]:
     """Say of each cause what eviction, or other gangs giving up, would change."""
-    found = dict(causes)
+    found = _add_deadlocks(explainer, causes, units)
     if not explainer.request.preempt:
         adviser = EvictionAdviser(explainer)
-        found = {unit.key: adviser.add(unit, causes[unit.key]) for unit in units}
+        found = {unit.key: adviser.add(unit, found[unit.key]) for unit in units}
         if line := adviser.describe_skipped():
             notes.append(line)
+    return found
+
+
+def _add_deadlocks(
+    explainer: Explainer, causes: Mapping[UnitKey, Cause], units: Sequence[Unit]
+) -> dict[UnitKey, Cause]:
+    """Name the gangs that each cause's group is in a deadlock with."""
+    found = dict(causes)
+    if sum(bool(unit.root.running) for unit in explainer.problem.units) < 2:
+        return found
+    from optimizer.deadlocks import find_deadlocks
+
+    for deadlock in find_deadlocks(explainer.snapshot, explainer.request.release):
+        refs = [gang.group for gang in deadlock.gangs]
+        for unit in units:
+            if unit.ref not in refs or unit.root.group == NO_GROUP:
+                continue
+            others = [ref for ref in refs if ref != unit.ref]
+            cause = found[unit.key]
+            message = (
+                f"{cause.message}; it and {list_some(others)} block one another: each holds GPUs "
+                "that the others need"
+            )
+            details = {**cause.details, "deadlock": others}
+            found[unit.key] = replace(cause, message=message, details=details)
     return found
 
 

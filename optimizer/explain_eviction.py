@@ -222,7 +222,9 @@ def find_holders(view: View, most: int = 3) -> list[dict[str, Any]]:
     wanted = [t.pod_class for t in view.unit.tasks if problem.class_gpus[t.pod_class]]
     if not wanted:
         return []
-    usable: NDArray[np.bool_] = problem.eligible[sorted(set(wanted))].any(axis=0)
+    usable = np.zeros(len(snapshot.nodes), bool)
+    for pod_class in wanted:
+        usable |= problem.eligible[pod_class]
     held: Counter[str] = Counter()
     gpus = np.array([spec.gpus for spec in pods.specs] or [0], np.int64)[pods.spec]
     holds = pods.holds_room & (pods.node >= 0) & (gpus > 0)
