@@ -31,6 +31,7 @@ from gangplan.options import (
     Objective,
     Output,
     Pdb,
+    Policy,
     Preempt,
     Quiet,
     Release,
@@ -41,6 +42,7 @@ from gangplan.options import (
     Snapshots,
     Strict,
 )
+from gangplan.report_command import report
 from gangplan.streams import Streams
 from topology.errors import GangplanError, RequestError
 
@@ -199,6 +201,7 @@ def _plan(
     resize: Resize = None,
     requests: Requests = None,
     checkpoint_annotation: CheckpointAnnotation = None,
+    policy: Policy = "optimize",
     release: Release = "1.37",
     seed: Seed = 0,
     effort: Effort = "normal",
@@ -213,6 +216,7 @@ def _plan(
     from gangplan.questions import (
         ask_evictions,
         ask_resize,
+        check_policy,
         choose_groups,
         find_keys,
         parse_selector,
@@ -220,9 +224,12 @@ def _plan(
     )
     from topology.plan import Request
 
-    growing = ask_resize(command, resize, requests or [], groups=group or [], selector=selector)
+    growing = ask_resize(
+        command, resize, requests or [], groups=group or [], selector=selector, policy=policy
+    )
     named = [*(group or []), *([resize] if resize else [])]
     options = ask_evictions(command, groups=named, preempt=preempt, pdb=pdb, cost=cost)
+    check_policy(command, policy=policy, pdb=pdb)
     if objective is not None:
         if cost is not None:
             raise RequestError("--cost: --objective says already what counts; leave one out")
@@ -248,6 +255,7 @@ def _plan(
         release=release,
         assume_gangs=assume_gangs,
         resize=growing,
+        policy=policy,
         **options,
     )
     from ray_jobs.pipeline import make_plan
@@ -327,6 +335,9 @@ def verify(
         names=lambda: sorted({violation.object for violation in verdict.violations}),
     )
     return ANSWERED if verdict.is_valid else FAILED
+
+
+app.command("report")(report)
 
 
 @app.command()

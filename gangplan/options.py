@@ -23,6 +23,8 @@ __all__ = [
     "Output",
     "Pdb",
     "PdbMode",
+    "Policy",
+    "PolicyName",
     "Preempt",
     "Quiet",
     "Release",
@@ -39,6 +41,7 @@ FormatName = Literal["table", "wide", "json", "yaml", "name"]
 ReleaseName = Literal["1.35", "1.36", "1.37"]
 PdbMode = Literal["soft", "hard"]
 CostName = Literal["scheduler", "gpu-seconds-lost"]
+PolicyName = Literal["optimize", "replay", "compare"]
 EffortName = Literal["quick", "normal", "thorough"]
 
 Snapshots = Annotated[
@@ -170,6 +173,14 @@ CheckpointAnnotation = Annotated[
         help="Pod annotation that says when work was last saved. "
         "Default: gangplan.io/last-checkpoint.",
         show_default=False,
+    ),
+]
+Policy = Annotated[
+    PolicyName,
+    typer.Option(
+        envvar="GANGPLAN_POLICY",
+        help="Who decides: optimize, the search; replay, kube-scheduler of --release step by step; "
+        "compare, both side by side.",
     ),
 ]
 Strict = Annotated[

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ask_evictions",
     "ask_resize",
+    "check_policy",
     "choose_groups",
     "find_keys",
     "parse_selector",
@@ -101,6 +102,7 @@ def ask_resize(
     *,
     groups: Sequence[str],
     selector: str | None,
+    policy: str = "optimize",
 ) -> ResizeRequest | None:
     """Return what `--resize` and `--requests` ask for, None without them.
 
@@ -118,6 +120,8 @@ def ask_resize(
         raise RequestError(f"--resize: is a question to `gangplan preempt`, not to {command}")
     if groups or selector is not None:
         raise RequestError("--resize: is about one running pod; leave out --group and -l")
+    if policy != "optimize":
+        raise RequestError("--policy: a resize is planned by the search alone; leave it out")
     amounts: dict[str, int] = {}
     for item in [part.strip() for text in requests for part in text.split(",")]:
         resource, equals, text = item.partition("=")
@@ -130,6 +134,24 @@ def ask_resize(
         except ValueError as problem:
             raise RequestError(f"--requests: {resource}: {problem}") from None
     return ResizeRequest(pod, tuple(sorted(amounts.items())))
+
+
+def check_policy(command: str, *, policy: str, pdb: str | None) -> None:
+    """Refuse a policy that has no meaning for a command or its other options.
+
+    Raises:
+      RequestError: `explain` is to compare, or kube-scheduler to hold disruption budgets hard.
+    """
+    if command == "explain" and policy == "compare":
+        raise RequestError(
+            "--policy compare: explain answers why, not how well; use place --policy compare, or "
+            "explain --policy replay"
+        )
+    if policy == "replay" and pdb == "hard":
+        raise RequestError(
+            "--pdb hard: kube-scheduler breaks disruption budgets where nothing else helps; leave "
+            "it out with --policy replay"
+        )
 
 
 def parse_selector(text: str) -> LabelSelector:

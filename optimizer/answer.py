@@ -18,11 +18,10 @@ from topology.model import NO_GROUP
 from topology.plan import Bound, Cause, ChosenDomain, Eviction, GroupPlan, PlacedPod
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from optimizer.problem import Problem, Unit, UnitKey
     from optimizer.search.place import PlaceResult
-    from optimizer.search.preempt import PreemptResult
     from topology.model import Snapshot
     from topology.plan import Request
 
@@ -51,11 +50,13 @@ def describe_groups(
     problem: Problem,
     placed: Mapping[int, int],
     progress: Callable[[str], None],
-    notes: list[str],
+    cycles: Mapping[UnitKey, str] | None = None,
+    notes: list[str] | None = None,
 ) -> tuple[GroupPlan, ...]:
     """Write the entry of every group of the request, sorted by reference.
 
-    `notes` takes lines for the user about what was not looked for.
+    `cycles` holds what a scheduler said of the units that its own cycle left out; `notes` takes
+    lines for the user about what was not looked for.
     """
     unplaced = [
         unit
@@ -65,9 +66,10 @@ def describe_groups(
     if unplaced:
         progress(f"explaining {len(unplaced)} groups that are not placed")
     explainer = Explainer(snapshot, request, problem, placed, [u.ref for u in unplaced])
-    causes = {unit.key: explainer.explain(unit) for unit in unplaced}
-    if request.command == "explain":
-        causes = _add_remedies(explainer, causes, unplaced, notes)
+    said = cycles or {}
+    causes = {unit.key: explainer.explain(unit, said.get(unit.key, "")) for unit in unplaced}
+    if request.command == "explain" and request.policy == "optimize":
+        causes = _add_remedies(explainer, causes, unplaced, [] if notes is None else notes)
     entries: list[GroupPlan] = []
     for unit in problem.units:
         entries += _describe_unit(snapshot, problem, unit, placed, causes.get(unit.key))
@@ -285,11 +287,13 @@ def describe_bound(result: PlaceResult) -> Bound:
     return Bound(first.criterion, value * first.sign, 0.0, "optimal")
 
 
-def describe_evictions(snapshot: Snapshot, result: PreemptResult) -> tuple[Eviction, ...]:
-    """Write the entry of every victim, sorted by pod."""
+def describe_evictions(
+    snapshot: Snapshot, evictions: Iterable[tuple[int, str]]
+) -> tuple[Eviction, ...]:
+    """Write the entry of every victim, (pod, ref of what it goes for), in their order."""
     pods, groups = snapshot.pods, snapshot.groups
     found = []
-    for pod, preemptor in result.evictions:
+    for pod, preemptor in evictions:
         g = int(pods.group[pod])
         while g != NO_GROUP and groups[g].kind == "subgroup" and groups[g].parent != NO_GROUP:
             g = groups[g].parent

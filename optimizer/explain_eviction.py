@@ -91,7 +91,7 @@ class EvictionAdviser:
         if not self._fits_without(view, unit.priority):
             reason = self._say_who_stays(view)
             return f"eviction would not help: {reason}", {"would": False, "reason": reason}
-        found = self._choose(view)
+        found = self._choose(view, unit.priority)
         if found is None:
             sentence = (
                 f"evicting work below priority {unit.priority} would make room; ask "
@@ -122,25 +122,16 @@ class EvictionAdviser:
         priority = view.unit.priority
         if not self._fits_without(view, _ANYBODY):
             return "the pods in its way may not be evicted by their own API, or are DaemonSet pods"
-        nodes = self.explainer.find(view.unit, replace(view.relax, evictable_below=_ANYBODY)) or ()
-        pods = self.explainer.snapshot.pods
-        on_nodes = pods.is_running_member & np.isin(pods.node, sorted(nodes))
-        groups = self.explainer.snapshot.groups
-        stay = [
-            p
-            for p in np.flatnonzero(on_nodes).tolist()
-            if pods.specs[pods.spec[p]].gpus
-            and (
-                groups[pods.group[p]].priority
-                if pods.group[p] != NO_GROUP
-                else int(pods.priority[p])
-            )
-            >= priority
-        ]
-        have = "has" if len(stay) == 1 else "have"
-        return f"{count_pods(len(stay))} in its way {have} the same priority or a higher one"
+        equals = "pods in its way"
+        have = "have"
+        if (found := self._choose(view, _ANYBODY)) is not None:
+            fleet, choice = found
+            chosen = [fleet.victims[v] for v in choice.victims]
+            stay = sum(len(v.pods) for v in chosen if v.priority >= priority)
+            equals, have = f"{count_pods(stay)} in its way", "has" if stay == 1 else "have"
+        return f"{equals} {have} the same priority or a higher one"
 
-    def _choose(self, view: View) -> tuple[EmptiedFleet, VictimChoice] | None:
+    def _choose(self, view: View, below: int) -> tuple[EmptiedFleet, VictimChoice] | None:
         """Return the cheapest victims of the domains with most room, None where none were found."""
         unit, explainer = view.unit, self.explainer
         request = replace(explainer.request, preempt=True, objective=PREEMPT_OBJECTIVE, pdb="soft")
@@ -151,7 +142,7 @@ class EvictionAdviser:
             request,
             victims=find_victims(
                 explainer.snapshot,
-                unit.priority,
+                below,
                 with_groups=sees_groups(unit, request.release),
                 kept_roots=frozenset(roots - {NO_GROUP}),
             ),

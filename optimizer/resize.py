@@ -142,7 +142,7 @@ def plan_resize(
             bound=Bound("victimPods", None, None, "none"),
         )
     gone = [q for q, _ in result.evictions]
-    evictions = describe_evictions(snapshot, result)
+    evictions = describe_evictions(snapshot, result.evictions)
     warnings = _warn_of_skipped_rules(remove_pods(snapshot, gone), request, p)
     bound = result.bound if gone else nobody.bound
     return ResizeAnswer(

@@ -46,7 +46,7 @@ def check_evictions(replay: Replay, plan: Plan, entries: Sequence[Entry]) -> Non
             replay.holds[p], "evict-running", eviction.pod, "a running pod", _describe(replay, p)
         ):
             continue
-        _check_victim(replay, eviction, p)
+        _check_victim(replay, eviction, p, spares_kept=_spares_kept(plan))
         replay.evicted.add(p)
     preemptors: dict[str | None, tuple[int, int] | None] = {}
     units: set[int] = set()
@@ -78,7 +78,15 @@ def _describe(replay: Replay, p: int) -> str:
     return f"on {replay.place_name(replay.node[p])}"
 
 
-def _check_victim(replay: Replay, eviction: Eviction, p: int) -> None:
+def _spares_kept(plan: Plan) -> bool:
+    """Tell whether a plan leaves DaemonSet, static and protected pods alone.
+
+    kube-scheduler does not, and a replay of it is no worse a replay for that.
+    """
+    return plan.request.policy != "replay"
+
+
+def _check_victim(replay: Replay, eviction: Eviction, p: int, *, spares_kept: bool) -> None:
     log, flags = replay.log, replay.flags[p]
     name = replay.place_name(replay.node[p])
     log.require(eviction.node == name, "evict-node", eviction.pod, name, eviction.node)
@@ -98,7 +106,7 @@ def _check_victim(replay: Replay, eviction: Eviction, p: int) -> None:
         "terminating",
     )
     log.require(
-        not flags & _PINNED,
+        not (spares_kept and flags & _PINNED),
         "evict-pinned",
         eviction.pod,
         "no DaemonSet or static pod",
@@ -118,8 +126,9 @@ def _check_preemption(
         plan.request.preempt, "preempt-asked", eviction.pod, "a request with preempt", "without"
     )
     keeper = next((g for g in replay.groups_above(p) if not g.evictable), None)
+    is_kept = keeper is not None or bool(replay.flags[p] & PodFlag.NOT_PREEMPTIBLE)
     log.require(
-        keeper is None and not replay.flags[p] & PodFlag.NOT_PREEMPTIBLE,
+        not (is_kept and _spares_kept(plan)),
         "evictable",
         eviction.pod,
         "a pod that may be a victim",

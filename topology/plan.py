@@ -21,6 +21,7 @@ __all__ = [
     "Cause",
     "CauseName",
     "ChosenDomain",
+    "Comparison",
     "Eviction",
     "GroupPlan",
     "Move",
@@ -85,6 +86,8 @@ class Request:
     """hard: evictions never exceed what a disruption budget allows."""
     resize: ResizeRequest | None = None
     """Plan for this running pod instead of for groups."""
+    policy: Literal["optimize", "replay", "compare"] = "optimize"
+    """optimize: search; replay: do as kube-scheduler of the release would; compare: both."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the `request` object of the contract."""
@@ -98,6 +101,7 @@ class Request:
             "effort": self.effort,
             "assumeGangs": self.assume_gangs,
             **({} if self.resize is None else {"resize": self.resize.to_dict()}),
+            "policy": self.policy,
         }
 
 
@@ -318,6 +322,19 @@ class Verification:
 
 
 @dataclass(frozen=True, slots=True)
+class Comparison:
+    """What kube-scheduler itself would do with the same question, and what the search saves."""
+
+    replay: Plan
+    saved: Mapping[str, int]
+    """Criterion -> gain of the search: placed more, or evicted less."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the `comparison` object: the other Plan and the gains."""
+        return {"replay": self.replay.to_dict(), "saved": dict(sorted(self.saved.items()))}
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A whole answer, ready to be shown, stored or verified again."""
 
@@ -335,6 +352,8 @@ class Plan:
     errors: tuple[ObjectError, ...] = ()
     verification: Verification | None = None
     resize: ResizePlan | None = None
+    comparison: Comparison | None = None
+    """With policy compare: the replayed plan beside this one."""
 
     def with_verification(self, verification: Verification) -> Plan:
         """Return the plan with the verdict written in."""
@@ -361,4 +380,5 @@ class Plan:
                 for e in self.errors
             ],
             "verification": None if self.verification is None else self.verification.to_dict(),
+            **({} if self.comparison is None else {"comparison": self.comparison.to_dict()}),
         }

@@ -17,6 +17,7 @@ from topology.plan import (
     Cause,
     CauseName,
     ChosenDomain,
+    Comparison,
     Eviction,
     GroupPlan,
     Move,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["plan_from_dict"]
 
 _COMMANDS = ("explain", "place", "preempt", "repack")
+_POLICIES = ("optimize", "replay", "compare")
 _MISSING = object()
 
 
@@ -53,6 +55,9 @@ class _Fields:
 
     def at(self, key: str) -> str:
         return f"{self._path}.{key}" if self._path else key
+
+    def has(self, key: str) -> bool:
+        return key in self._value
 
     def raw(self, key: str) -> Any:
         value = self._value.get(key, _MISSING)
@@ -138,10 +143,13 @@ def plan_from_dict(document: Mapping[str, Any]) -> Plan:
       RequestError: A field is missing, has a wrong type or an unknown value; one line, with its
         path in the document.
     """
-    top = _Fields(document, "")
+    return _read_plan(_Fields(document, ""))
+
+
+def _read_plan(top: _Fields) -> Plan:
     for key, wanted in (("apiVersion", API_VERSION), ("kind", "Plan")):
         if top.text(key) != wanted:
-            raise _error(key, wanted, top.text(key))
+            raise _error(top.at(key), wanted, top.text(key))
     return Plan(
         request=_read_request(top),
         snapshot=top.mapping("snapshot"),
@@ -154,8 +162,15 @@ def plan_from_dict(document: Mapping[str, Any]) -> Plan:
         warnings=top.texts("warnings"),
         errors=top.children("errors", _read_object_error),
         verification=_read_verification(top),
-        resize=_read_resize(top.child("resize")) if "resize" in document else None,
+        resize=_read_resize(top.child("resize")) if top.has("resize") else None,
+        comparison=_read_comparison(top.child("comparison")) if top.has("comparison") else None,
     )
+
+
+def _read_comparison(fields: _Fields) -> Comparison:
+    replay = _read_plan(fields.child("replay"))
+    saved = fields.child("saved")
+    return Comparison(replay, {name: saved.whole(name) for name in fields.mapping("saved")})
 
 
 def _read_request(top: _Fields) -> Request:
@@ -172,7 +187,8 @@ def _read_request(top: _Fields) -> Request:
         pdb=fields.one_of("pdb", ("soft", "hard")) if "pdb" in top.raw("request") else "soft",
         release=top.child("snapshot").text("release"),
         assume_gangs=fields.flag("assumeGangs") if "assumeGangs" in top.raw("request") else True,
-        resize=_read_resize_request(fields) if "resize" in top.raw("request") else None,
+        resize=_read_resize_request(fields) if fields.has("resize") else None,
+        policy=fields.one_of("policy", _POLICIES) if fields.has("policy") else "optimize",
     )
 
 

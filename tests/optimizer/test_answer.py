@@ -51,7 +51,7 @@ def describe(snapshot: Snapshot, placed: dict[str, str]) -> dict[str, GroupPlan]
     nodes = [n.name for n in snapshot.nodes]
     rows = {snapshot.pods.refs.index(p): nodes.index(n) for p, n in placed.items()}
     problem = build_problem(snapshot, request)
-    entries = describe_groups(snapshot, request, problem, rows, lambda line: None, [])
+    entries = describe_groups(snapshot, request, problem, rows, lambda line: None)
     assert [e.group for e in entries] == sorted(e.group for e in entries)
     return {entry.group: entry for entry in entries}
 
