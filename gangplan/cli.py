@@ -225,7 +225,13 @@ def _plan(
     from topology.plan import Request
 
     growing = ask_resize(
-        command, resize, requests or [], groups=group or [], selector=selector, policy=policy
+        command,
+        resize,
+        requests or [],
+        groups=group or [],
+        namespace=None if all_namespaces else namespace,
+        selector=selector,
+        policy=policy,
     )
     named = [*(group or []), *([resize] if resize else [])]
     options = ask_evictions(command, groups=named, preempt=preempt, pdb=pdb, cost=cost)
@@ -244,7 +250,9 @@ def _plan(
     )
     request = Request(
         command=command,
-        groups=choose_groups(
+        groups=None
+        if growing is not None
+        else choose_groups(
             cluster,
             group or [],
             namespace=None if all_namespaces else namespace,

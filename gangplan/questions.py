@@ -101,10 +101,13 @@ def ask_resize(
     requests: Sequence[str],
     *,
     groups: Sequence[str],
-    selector: str | None,
+    namespace: str | None = None,
+    selector: str | None = None,
     policy: str = "optimize",
 ) -> ResizeRequest | None:
     """Return what `--resize` and `--requests` ask for, None without them.
+
+    A pod without a slash is looked up in `namespace`.
 
     Raises:
       RequestError: They do not go together with the rest, or an amount cannot be read.
@@ -133,7 +136,8 @@ def ask_resize(
             amounts[resource] = parse_quantity(text, resource)
         except ValueError as problem:
             raise RequestError(f"--requests: {resource}: {problem}") from None
-    return ResizeRequest(pod, tuple(sorted(amounts.items())))
+    full = f"{namespace}/{pod}" if namespace and "/" not in pod else pod
+    return ResizeRequest(full, tuple(sorted(amounts.items())))
 
 
 def check_policy(command: str, *, policy: str, pdb: str | None) -> None:
