@@ -207,7 +207,7 @@ def _find_places(fleet: EmptiedFleet, unit: Unit) -> list[NDArray[np.int64]]:
 
 
 def find_holders(view: View, most: int = 3) -> list[dict[str, Any]]:
-    """Return the groups and single pods that hold most GPUs of the nodes a unit may use."""
+    """Return the other groups and single pods that hold most GPUs of the nodes a unit may use."""
     problem = view.problem
     snapshot, pods = problem.snapshot, problem.snapshot.pods
     wanted = [t.pod_class for t in view.unit.tasks if problem.class_gpus[t.pod_class]]
@@ -216,9 +216,10 @@ def find_holders(view: View, most: int = 3) -> list[dict[str, Any]]:
     usable = np.zeros(len(snapshot.nodes), bool)
     for pod_class in wanted:
         usable |= problem.eligible[pod_class]
+    own = [n.group for n in view.unit.tree if n.group != NO_GROUP]
     held: Counter[str] = Counter()
     gpus = np.array([spec.gpus for spec in pods.specs] or [0], np.int64)[pods.spec]
-    holds = pods.holds_room & (pods.node >= 0) & (gpus > 0)
+    holds = pods.holds_room & (pods.node >= 0) & (gpus > 0) & ~np.isin(pods.group, own)
     for p in np.flatnonzero(holds).tolist():
         if usable[pods.node[p]]:
             held[_name_owner(snapshot, p)] += int(gpus[p])
