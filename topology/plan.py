@@ -86,6 +86,10 @@ class Request:
     """hard: evictions never exceed what a disruption budget allows."""
     resize: ResizeRequest | None = None
     """Plan for this running pod instead of for groups."""
+    drain: tuple[str, ...] = ()
+    """Nodes whose pods have to leave."""
+    drain_unit: Literal["group", "pod"] = "group"
+    """group: an `all` group leaves a drained node as a whole."""
     policy: Literal["optimize", "replay", "compare"] = "optimize"
     """optimize: search; replay: do as kube-scheduler of the release would; compare: both."""
 
