@@ -1,8 +1,8 @@
 """Re-packing: against every plan there is, against draining the emptiest, and how long it takes.
 
 Run: python -m bench.repack [--quick] [--data FOLDER]
-FOLDER (or GANGPLAN_BENCH_DATA) holds `openb` as published; without it those rows are left out. Times
-are of one run after a small one that loads everything.
+FOLDER (or GANGPLAN_BENCH_DATA) holds `openb` as published; without it those rows are left out.
+Times are of one run after a small one that loads everything.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Run the benchmarks one after another; each prints its table and stores it in bench/results.
 
 Run: python -m bench.run [--full]
-Without --full about two minutes on two cores; with it also 2,048 and 8,192 nodes, all seeds, and
+Without --full about three minutes on two cores; with it also 2,048 and 8,192 nodes, all seeds, and
 320 small fleets against CP-SAT (about twenty minutes more).
 """
 
@@ -15,6 +15,8 @@ QUICK = (
     ("bench.kernels", "--quick"),
     ("bench.instances_quality", "--seeds", "0"),
     ("bench.instances_victims", "--seeds", "0"),
+    ("bench.victim_kernels", "--quick"),
+    ("bench.joint_preemption",),
     ("bench.replay", "--seeds", "8"),
     ("bench.repack", "--quick"),
     ("bench.scale",),
@@ -25,6 +27,8 @@ FULL = (
     ("bench.kernels",),
     ("bench.instances_quality", "--large"),
     ("bench.instances_victims", "--large"),
+    ("bench.victim_kernels",),
+    ("bench.joint_preemption", "--full"),
     ("bench.replay", "--seeds", "80"),
     ("bench.repack",),
     ("bench.scale",),

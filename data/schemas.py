@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 __all__ = [
+    "ADDED",
     "DIGEST_KEY",
     "SCHEMAS",
     "SCHEMA_VERSION",
@@ -23,7 +24,7 @@ __all__ = [
     "with_identity",
 ]
 
-SCHEMA_VERSION: Final = "1.0"
+SCHEMA_VERSION: Final = "2.0"
 VERSION_KEY: Final = b"gangplan.schema"
 """Schema metadata of every file: the version it was written with."""
 DIGEST_KEY: Final = b"gangplan.digest"
@@ -53,6 +54,7 @@ SCHEMAS: Final[dict[str, Any]] = {
             ("name", _TEXT),
             ("unschedulable", pa.bool_()),
             ("ready", pa.bool_()),
+            ("allows_resize_preemption", pa.bool_()),  # since 1.1
             *_SUMS,
             ("allocatable", _AMOUNTS),
             ("labels", _LABELS),
@@ -74,6 +76,7 @@ SCHEMAS: Final[dict[str, Any]] = {
             ("rank", pa.int32()),
             ("created", pa.int64()),  # seconds since 1970, -1 where unknown
             ("started", pa.int64()),
+            ("checkpoint", pa.int64()),  # since 1.1
             ("spec", pa.int32()),  # row of specs
             ("labels", pa.int32()),  # row of label_sets
             *_SUMS,
@@ -125,19 +128,29 @@ SCHEMAS: Final[dict[str, Any]] = {
             ("disrupted", pa.list_(_TEXT)),  # sorted
         ]
     ),
+    # One row a DRA device, in order of driver, pool and name; numbers are rows of device_parts.
     "devices": pa.schema(
         [
-            ("node", _NAME),
-            ("device_class", _NAME),
-            ("total", pa.int64()),
-            ("free", pa.int64()),
+            ("pool", pa.int32()),
+            ("names", _NAME),
+            ("kind", pa.int32()),
+            ("reach", pa.int32()),
         ]
     ),
+    # One row an entry of a part (filters, pools, kinds, reaches, claims, extended) as JSON, in
+    # order; rows are counted by part.
+    "device_parts": pa.schema([("part", _NAME), ("content", _TEXT)]),
     "errors": pa.schema(
         [("object", _TEXT), ("kind", _NAME), ("field", _TEXT), ("message", _TEXT), ("file", _NAME)]
     ),
 }
 """Schema by table; the file of a table is "<table>.parquet"."""
+
+ADDED: Final[dict[tuple[str, str], object]] = {
+    ("pods", "checkpoint"): -1,
+    ("nodes", "allows_resize_preemption"): True,
+}
+"""(table, column) of later minor versions -> what it holds where an older store lacks it."""
 
 
 def is_derived(field: Any) -> bool:

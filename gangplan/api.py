@@ -44,6 +44,7 @@ def read(
     *paths: str | PathLike[str],
     strict: bool = False,
     pod_labels: Iterable[str] = (),
+    checkpoint_annotation: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Snapshot:
     """Read files, folders or stored snapshots as one snapshot.
@@ -52,6 +53,8 @@ def read(
       paths: What SNAPSHOT stands for on the command line.
       strict: Any invalid object is fatal instead of being set aside in `errors`.
       pod_labels: Label keys of pods to keep besides those that some selector mentions.
+      checkpoint_annotation: Key of the pod annotation that says when work was last saved; None:
+        `gangplan.io/last-checkpoint`.
       progress: Called with the name of each step.
 
     Raises:
@@ -60,7 +63,13 @@ def read(
     from data.reader import read_snapshot
 
     names = [str(path) for path in paths]
-    return read_snapshot(names, strict=strict, pod_labels=pod_labels, progress=progress)
+    return read_snapshot(
+        names,
+        strict=strict,
+        pod_labels=pod_labels,
+        checkpoint_annotation=checkpoint_annotation,
+        progress=progress,
+    )
 
 
 def inspect(snapshot: Snapshot, *, release: str = "1.37") -> Inspection:
@@ -94,7 +103,7 @@ def place(
       groups: References to plan for; None: everything pending.
       progress: Called with the name of each step.
       options: Fields of `topology.plan.Request`: `objective`, `seed`, `effort`, `release`,
-        `assume_gangs`, `preempt`, `pdb`, `policy`.
+        `assume_gangs`, `preempt`, `pdb`, `dra_reclaim`, `policy`.
 
     Returns:
       A verified plan; `plan.verification` says so.
@@ -109,7 +118,7 @@ def place(
 
 def preempt(
     snapshot: Snapshot,
-    groups: Sequence[str],
+    groups: Sequence[str] | None = None,
     *,
     progress: Callable[[str], None] | None = None,
     **options: Any,
@@ -118,7 +127,7 @@ def preempt(
 
     Args:
       snapshot: Read whole; never changed.
-      groups: References to plan for.
+      groups: References to plan for; none with `resize`, a `topology.plan.ResizeRequest`.
       progress: Called with the name of each step.
       options: As for `place`; `objective` is by default `optimizer.objective.PREEMPT_OBJECTIVE`.
 

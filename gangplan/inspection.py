@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gangplan.tables import count
+from topology.device_counts import count_by_class
 from topology.levels import find_keys_in_use
 from topology.model import NO_GROUP, NO_NODE, PodFlag
 from topology.plan import API_VERSION
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from optimizer.deadlocks import Deadlock
     from topology.model import Group, Node, Snapshot, Taint
 
 __all__ = [
@@ -112,13 +114,19 @@ class Inspection:
     largest_gangs: tuple[Mapping[str, Any], ...] = ()
     """`key` (None: the fleet), `gpusPerPod`, `pods`, `domain`: what one domain still takes."""
     stranded: tuple[Stranded, ...] = ()
+    deadlocks: tuple[Deadlock, ...] = ()
     shown_pods: NDArray[np.bool_] | None = None
     """bool[P], the pods to list, and with them their groups; None: all."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Lines for the user: those of the reader, then stranded gangs."""
-        return (*self.snapshot.warnings, *(s.message for s in self.stranded))
+        """Lines for the user: those of the reader, then stranded gangs, then deadlocks."""
+        return (*self.snapshot.warnings, *self.findings)
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """A line for each stranded gang and each deadlock."""
+        return (*(s.message for s in self.stranded), *(d.message for d in self.deadlocks))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the Inspection document of the contract."""
@@ -132,6 +140,7 @@ class Inspection:
             "fragmentation": dict(self.fragmentation),
             "largestGangs": [dict(gang) for gang in self.largest_gangs],
             "stranded": [s.to_dict() for s in self.stranded],
+            "deadlocks": [d.to_dict() for d in self.deadlocks],
             "warnings": list(self.warnings),
             "errors": [
                 {"object": e.object, "kind": e.kind, "field": e.field, "message": e.message}
@@ -147,6 +156,13 @@ def inspect_snapshot(
     from data.digest import digest_snapshot
     from optimizer.fragmentation import find_largest_gangs, measure_fragmentation
 
+    stranded = find_stranded(snapshot)
+    deadlocks: tuple[Deadlock, ...] = ()
+    if len(stranded) > 1:
+        # The decoder behind this takes a moment to import; most fleets have no use for it.
+        from optimizer.deadlocks import find_deadlocks
+
+        deadlocks = find_deadlocks(snapshot, release)
     return Inspection(
         snapshot,
         {
@@ -158,7 +174,8 @@ def inspect_snapshot(
         },
         measure_fragmentation(snapshot),
         tuple(find_largest_gangs(snapshot)),
-        find_stranded(snapshot),
+        stranded,
+        deadlocks,
         shown_pods,
     )
 
@@ -170,9 +187,7 @@ def describe_nodes(snapshot: Snapshot) -> list[dict[str, Any]]:
     usage = count_usage(snapshot)
     free = np.maximum(usage.free, 0).tolist()
     keys = find_keys_in_use(snapshot)
-    devices: dict[int, dict[str, dict[str, int]]] = {}
-    for d in snapshot.devices:
-        devices.setdefault(d.node, {})[d.device_class] = {"total": d.total, "free": d.free}
+    devices = count_by_class(snapshot.devices)
     return [
         {
             "node": node.name,
@@ -183,7 +198,10 @@ def describe_nodes(snapshot: Snapshot) -> list[dict[str, Any]]:
                 if r in node.allocatable
             },
             "domains": {key: node.labels[key] for key in keys if key in node.labels},
-            "devices": devices.get(n, {}),
+            "devices": {
+                name: {"total": total, "free": left}
+                for name, (total, left) in devices.get(n, {}).items()
+            },
             "schedulable": is_schedulable(node),
         }
         for n, node in enumerate(snapshot.nodes)

@@ -6,11 +6,14 @@ can hide a fault of the other.
 Rules, by the name a violation carries:
   lists: exists, listed-once, facts, owner, subgroup, template, outcome, pending, placed-once,
     pending-pods, drain-listed
-  a pod on a node: capacity, taint (cordon included), ready, node-affinity, claim, device,
-    host-port, anti-affinity, affinity, spread, nominated
+  a pod on a node: capacity, taint (cordon included), ready, node-affinity, claim, host-port,
+    anti-affinity, affinity, spread, nominated
+  devices of its claims: device, device-constraint, device-capacity, device-counter
   groups: floor, blocked, topology, slice, exclusive, domain
   evictions: evict-running, evicted-once, evict-node, evict-pinned, preempt-asked, evictable,
     preemptor, never-preempts, evict-priority, evict-unit
+  a resize in place: resize-asked, resize-node, resize-from, resize-resource, resize-victims,
+    resize-preemption, capacity, preemptor
   moves: move-order, move-source, move-target, movable, move-budget, restart-unit, restart-floor
   what a re-packing was allowed: move-mode, keep, movable-list, priority-ceiling, max-moves,
     max-disturbed, max-parallel, drain-target, goal
@@ -23,10 +26,12 @@ from typing import TYPE_CHECKING
 
 from optimizer.verify_changes import check_evictions, check_moves
 from optimizer.verify_criteria import check_criteria
+from optimizer.verify_devices import check_devices
 from optimizer.verify_groups import check_groups
 from optimizer.verify_listing import check_listing, find_entries
 from optimizer.verify_repack import check_goals, check_request
-from optimizer.verify_room import Room, check_devices, check_nominated
+from optimizer.verify_resize import check_resize
+from optimizer.verify_room import Room, check_nominated
 from optimizer.verify_spread import check_spread
 from optimizer.verify_state import Replay
 from topology.plan import Verification
@@ -60,12 +65,13 @@ def verify_plan(snapshot: Snapshot, plan: Plan) -> Verification:
     room = Room(replay)
     entries = find_entries(replay, plan)
     check_evictions(replay, plan, entries)
+    check_resize(replay, plan)
     check_moves(replay, plan, room)
     check_request(replay, plan)
     arrivals = check_listing(replay, entries)
     replay.placed.update(arrivals)
     room.settle(arrivals)
-    check_devices(replay)
+    check_devices(replay, plan)
     check_nominated(replay)
     check_spread(replay)
     check_groups(replay, plan, entries)

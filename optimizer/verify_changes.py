@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from optimizer.verify_repack import check_after, check_batch
+from optimizer.verify_resize import find_resized
 from topology.model import MISSING_NODE, NO_GROUP, NO_NODE, Phase, PodFlag
 from topology.selectors import matches_selector
 
@@ -54,7 +55,9 @@ def check_evictions(replay: Replay, plan: Plan, entries: Sequence[Entry]) -> Non
         p = replay.pod_index.get(eviction.pod, NO_NODE)
         if p in replay.evicted and eviction.reason == "preemption":
             if eviction.preemptor not in preemptors:
-                found = _find_preemptor(replay, eviction.preemptor, entries)
+                found = find_resized(replay, plan, eviction.preemptor) or _find_preemptor(
+                    replay, eviction.preemptor, entries
+                )
                 preemptors[eviction.preemptor] = found
             unit = _check_preemption(replay, plan, eviction, p, preemptors[eviction.preemptor])
             if unit != NO_GROUP:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from optimizer.devices.reclaim import release_claims
+from optimizer.lost_work import count_lost_gpu_seconds
 from topology.model import NO_GROUP, Phase, PodFlag
 from topology.selectors import matches_selector
 
@@ -58,6 +60,8 @@ class Victim:
     gpus: int
     budgets: tuple[tuple[int, int], ...] = ()
     """(index into `Snapshot.budgets`, pods that count against it)."""
+    lost: int = 0
+    """GPU seconds of work since it was last saved (`optimizer.lost_work`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,7 @@ class VictimCost:
     highest_priority: int | None = None
     """None when nobody goes."""
     pdb_violations: int = 0
+    gpu_seconds_lost: int = 0
 
     def to_criteria(self) -> dict[str, int]:
         """Return the entries of `Plan.criteria`; the highest priority of nobody is left out."""
@@ -80,6 +85,7 @@ class VictimCost:
             "victimGpus": self.gpus,
             "weightedVictimGpus": self.weighted_gpus,
             "pdbViolations": self.pdb_violations,
+            "gpuSecondsLost": self.gpu_seconds_lost,
         }
         if self.highest_priority is not None:
             found["highestVictimPriority"] = self.highest_priority
@@ -103,6 +109,7 @@ def count_cost(victims: Iterable[Victim], budgets: Sequence[Budget]) -> VictimCo
         weighted_gpus=sum(v.priority * v.gpus for v in chosen),
         highest_priority=max((v.priority for v in chosen), default=None),
         pdb_violations=sum(excess),
+        gpu_seconds_lost=sum(v.lost for v in chosen),
     )
 
 
@@ -146,17 +153,19 @@ def _find_priority(snapshot: Snapshot, pod: int) -> int:
     return int(snapshot.pods.priority[pod]) if g == NO_GROUP else snapshot.groups[g].priority
 
 
-def remove_pods(snapshot: Snapshot, pods: Iterable[int]) -> Snapshot:
+def remove_pods(snapshot: Snapshot, pods: Iterable[int], reclaim: str = "none") -> Snapshot:
     """Return the snapshot after some running pods are gone; indices keep their meaning.
 
-    What they hold through resource claims stays held: allocations outlive their pods.
+    What they hold through resource claims stays held, since allocations outlive their pods, but
+    for the claims that `reclaim` (`Request.dra_reclaim`) counts as released.
     """
     gone = sorted(pods)
     if not gone:
         return snapshot
     phase = snapshot.pods.phase.copy()
     phase[gone] = Phase.FAILED
-    return replace(snapshot, pods=replace(snapshot.pods, phase=phase))
+    devices = release_claims(snapshot, gone, reclaim)
+    return replace(snapshot, pods=replace(snapshot.pods, phase=phase), devices=devices)
 
 
 def find_victims(
@@ -181,22 +190,28 @@ def find_victims(
         kube-scheduler itself does not.
     """
     members = _Members(snapshot, with_groups)
+    lost = count_lost_gpu_seconds(snapshot).tolist()
+    pods = snapshot.pods
+    is_bound = (pods.node >= 0).tolist()
+    spec_of = pods.spec.tolist()
+    gpus_of = [spec.gpus for spec in pods.specs]
     found = []
-    for unit, pods in members.units():
-        priority = _find_priority(snapshot, pods[0])
-        seen = priority if with_groups else int(snapshot.pods.priority[pods[0]])
-        if seen >= below or members.root_of(pods[0]) in kept_roots:
+    for unit, together in members.units():
+        priority = _find_priority(snapshot, together[0])
+        seen = priority if with_groups else int(pods.priority[together[0]])
+        if seen >= below or members.root_of(together[0]) in kept_roots:
             continue
-        if spares_kept and not all(members.may_go(p) for p in pods):
+        if spares_kept and not all(members.may_go(p) for p in together):
             continue
-        if any(selects(snapshot, term, p) for term in attractive for p in pods):
+        if any(selects(snapshot, term, p) for term in attractive for p in together):
             continue
-        on_nodes = tuple(p for p in pods if snapshot.pods.node[p] >= 0)
+        on_nodes = tuple(p for p in together if is_bound[p])
         if not on_nodes:
             continue
-        gpus = sum(snapshot.pods.specs[snapshot.pods.spec[p]].gpus for p in on_nodes)
+        gpus = sum(gpus_of[spec_of[p]] for p in on_nodes)
         budgets = members.count_budgets(on_nodes)
-        found.append(Victim(on_nodes, unit, priority, gpus, budgets))
+        work = sum(lost[p] for p in on_nodes)
+        found.append(Victim(on_nodes, unit, priority, gpus, budgets, lost=work))
     return tuple(found)
 
 
@@ -227,6 +242,9 @@ class _Members:
         ]
         self._evictable = [all(groups[h].evictable for h in path) for path in self._above]
         self._budgets = BudgetIndex(snapshot)
+        # Looked up for every running pod: lists are several times as fast as single array entries.
+        self._group = snapshot.pods.group.tolist()
+        self._is_kept = ((snapshot.pods.flags & int(_KEPT)) != 0).tolist()
 
     def units(self) -> list[tuple[tuple[int, int], list[int]]]:
         """Return (identity, running pods) of every unit, terminating pods left out."""
@@ -234,7 +252,7 @@ class _Members:
         together: dict[tuple[int, int], list[int]] = {}
         alone: list[tuple[tuple[int, int], list[int]]] = []
         for p in np.flatnonzero(pods.is_running_member).tolist():
-            g = int(pods.group[p])
+            g = self._group[p]
             top = NO_GROUP if g == NO_GROUP else self._highest_all[g]
             unit = (top, p if top == NO_GROUP else -1)
             if self.with_groups:
@@ -248,12 +266,13 @@ class _Members:
         return NO_GROUP if g == NO_GROUP else self._above[g][-1]
 
     def may_go(self, pod: int) -> bool:
-        g = int(self.snapshot.pods.group[pod])
-        is_kept = bool(self.snapshot.pods.flags[pod] & _KEPT)
-        return not is_kept and (g == NO_GROUP or self._evictable[g])
+        g = self._group[pod]
+        return not self._is_kept[pod] and (g == NO_GROUP or self._evictable[g])
 
     def count_budgets(self, pods: Iterable[int]) -> tuple[tuple[int, int], ...]:
         counts: dict[int, int] = {}
+        if not self.snapshot.budgets:
+            return ()
         for pod in pods:
             for b in self._budgets.covering(pod):
                 counts[b] = counts.get(b, 0) + 1

@@ -24,7 +24,7 @@ from optimizer.repack.drain import (
 from optimizer.repack.resume import compare_plan, keep_rest, renew_request
 from optimizer.repack.search import search_repack
 from optimizer.verify import verify_plan
-from ray_jobs.pipeline import Found, check_groups, finish_plan, summarise
+from ray_jobs.pipeline import Found, check_groups, describe_snapshot, finish_plan
 from topology.disruption import release_pods
 from topology.errors import RequestError
 
@@ -102,7 +102,7 @@ def resume_plan(
     count = f"{found.done} of {len(plan.moves)} steps are done"
     changes = (*found.changes, *dropped)
     if not changes:
-        rest = keep_rest(snapshot, plan, found, summarise(snapshot, request))
+        rest = keep_rest(snapshot, plan, found, describe_snapshot(snapshot, request))
         verdict = verify_plan(snapshot, rest)
         if verdict.is_valid:
             said = f"{count}; the other {len(found.left)} still hold and are kept"

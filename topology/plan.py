@@ -8,8 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from topology.quantities import format_quantity
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from topology.model import ObjectError
     from topology.move_request import GoalOutcome, MoveRequest
@@ -24,9 +26,12 @@ __all__ = [
     "Eviction",
     "GroupPlan",
     "Move",
+    "PlacedDevice",
     "PlacedPod",
     "Plan",
     "Request",
+    "ResizePlan",
+    "ResizeRequest",
     "Verification",
     "Violation",
 ]
@@ -52,6 +57,20 @@ schedulers or priorities, a tree that does not hold together, a topology level t
 
 
 @dataclass(frozen=True, slots=True)
+class ResizeRequest:
+    """A running pod that is to grow or shrink where it is."""
+
+    pod: str
+    requests: tuple[tuple[str, int], ...] = ()
+    """(resource, amount) that the pod as a whole is to ask for; empty: what its spec asks already,
+    its resize being Deferred."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return `request.resize`."""
+        return {"pod": self.pod, "requests": _write_amounts(self.requests)}
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """The question: what was asked of the snapshot, and how hard to look."""
 
@@ -69,6 +88,12 @@ class Request:
     """hard: evictions never exceed what a disruption budget allows."""
     move: MoveRequest | None = None
     """What may be moved and why; None: nothing is."""
+    dra_reclaim: Literal["none", "node-local", "all"] = "none"
+    """Which claims of victims count as released: none is what kube-scheduler does; node-local
+    those reserved by victims alone, for pods, all of whose devices are of one node; all: whatever
+    victims alone use, claims of a PodGroup among it."""
+    resize: ResizeRequest | None = None
+    """Plan for this running pod instead of for groups."""
     drain: tuple[str, ...] = ()
     """Nodes whose pods have to leave."""
     drain_unit: Literal["group", "pod"] = "group"
@@ -82,11 +107,13 @@ class Request:
             "groups": None if self.groups is None else list(self.groups),
             "preempt": self.preempt,
             "pdb": self.pdb,
+            "draReclaim": self.dra_reclaim,
             "move": None if self.move is None else self.move.to_dict(),
             "objective": list(self.objective),
             "seed": self.seed,
             "effort": self.effort,
             "assumeGangs": self.assume_gangs,
+            **({} if self.resize is None else {"resize": self.resize.to_dict()}),
             "policy": self.policy,
         }
 
@@ -105,6 +132,29 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedDevice:
+    """A DRA device that a claim of a new pod would be given."""
+
+    claim: str
+    """Name of the pod's `spec.resourceClaims` entry, or of the extended resource it stands for."""
+    request: str
+    """Name of the request, "request/subrequest" where several alternatives were open."""
+    driver: str
+    pool: str
+    device: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry of `groups[].pods[].devices`."""
+        return {
+            "claim": self.claim,
+            "request": self.request,
+            "driver": self.driver,
+            "pool": self.pool,
+            "device": self.device,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class PlacedPod:
     """A pending pod and the node it would get."""
 
@@ -112,15 +162,21 @@ class PlacedPod:
     node: str
     subgroup: str | None = None
     template: str | None = None
+    devices: tuple[PlacedDevice, ...] = ()
+    """Those of claims that are allocated with it; a claim that pods share is listed once, with
+    the first of them."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry of `groups[].pods`."""
-        return {
+        entry: dict[str, Any] = {
             "pod": self.pod,
             "node": self.node,
             "subgroup": self.subgroup,
             "template": self.template,
         }
+        if self.devices:
+            entry["devices"] = [d.to_dict() for d in self.devices]
+        return entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +245,34 @@ class Eviction:
             "reason": self.reason,
             "for": self.preemptor,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class ResizePlan:
+    """What would become of a pod that is to be resized where it runs."""
+
+    pod: str
+    node: str
+    outcome: Literal["resized", "notResized"]
+    before: tuple[tuple[str, int], ...]
+    """(resource, amount) that the scheduler counts for the pod now; only what is resized."""
+    after: tuple[tuple[str, int], ...]
+    cause: Cause | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return `resize` of the plan."""
+        return {
+            "pod": self.pod,
+            "node": self.node,
+            "outcome": self.outcome,
+            "cause": None if self.cause is None else self.cause.to_dict(),
+            "from": _write_amounts(self.before),
+            "to": _write_amounts(self.after),
+        }
+
+
+def _write_amounts(amounts: Iterable[tuple[str, int]]) -> dict[str, str]:
+    return {resource: format_quantity(amount, resource) for resource, amount in amounts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +398,7 @@ class Plan:
     warnings: tuple[str, ...] = ()
     errors: tuple[ObjectError, ...] = ()
     verification: Verification | None = None
+    resize: ResizePlan | None = None
     comparison: Comparison | None = None
     """With policy compare: the replayed plan beside this one."""
 
@@ -333,6 +418,7 @@ class Plan:
             "evictions": [e.to_dict() for e in self.evictions],
             "moves": [m.to_dict() for m in self.moves],
             **({} if self.request.move is None else {"goals": [g.to_dict() for g in self.goals]}),
+            **({} if self.resize is None else {"resize": self.resize.to_dict()}),
             "criteria": dict(sorted(self.criteria.items())),
             "bound": self.bound.to_dict(),
             "conditional": [{"group": g, "reason": r} for g, r in self.conditional],

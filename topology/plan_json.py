@@ -22,12 +22,16 @@ from topology.plan import (
     Eviction,
     GroupPlan,
     Move,
+    PlacedDevice,
     PlacedPod,
     Plan,
     Request,
+    ResizePlan,
+    ResizeRequest,
     Verification,
     Violation,
 )
+from topology.quantities import parse_canonical
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,7 +133,7 @@ def plan_from_dict(document: Mapping[str, Any]) -> Plan:
 
     The release is that of the snapshot. The document does not say whether inferred gangs were held
     to their floors unless its request has `assumeGangs`; they are otherwise. Without `pdb` in its
-    request, disruption budgets are soft.
+    request, disruption budgets are soft; without `draReclaim`, evictions release no claim.
 
     Args:
       document: Parsed JSON or YAML.
@@ -161,6 +165,7 @@ def _read_plan(top: _Fields) -> Plan:
         warnings=top.texts("warnings"),
         errors=top.children("errors", _read_object_error),
         verification=_read_verification(top),
+        resize=_read_resize(top.child("resize")) if top.has("resize") else None,
         comparison=_read_comparison(top.child("comparison")) if top.has("comparison") else None,
     )
 
@@ -181,8 +186,14 @@ def _read_request(top: _Fields) -> Request:
         effort=fields.one_of("effort", ("quick", "normal", "thorough")),
         preempt=fields.flag("preempt"),
         pdb=fields.one_of("pdb", ("soft", "hard")) if "pdb" in top.raw("request") else "soft",
+        dra_reclaim=(
+            fields.one_of("draReclaim", ("none", "node-local", "all"))
+            if "draReclaim" in top.raw("request")
+            else "none"
+        ),
         release=top.child("snapshot").text("release"),
         assume_gangs=fields.flag("assumeGangs") if "assumeGangs" in top.raw("request") else True,
+        resize=_read_resize_request(fields) if fields.has("resize") else None,
         policy=fields.one_of("policy", _POLICIES) if fields.has("policy") else "optimize",
         move=None if fields.raw("move") is None else _read_move_request(fields.child("move")),
     )
@@ -221,6 +232,37 @@ def _read_goal(fields: _Fields) -> GoalOutcome:
     )
 
 
+def _read_resize_request(fields: _Fields) -> ResizeRequest | None:
+    if fields.raw("resize") is None:
+        return None
+    resize = fields.child("resize")
+    return ResizeRequest(resize.text("pod"), _read_amounts(resize, "requests"))
+
+
+def _read_resize(fields: _Fields) -> ResizePlan:
+    return ResizePlan(
+        pod=fields.text("pod"),
+        node=fields.text("node"),
+        outcome=fields.one_of("outcome", ("resized", "notResized")),
+        before=_read_amounts(fields, "from"),
+        after=_read_amounts(fields, "to"),
+        cause=None if fields.raw("cause") is None else _read_cause(fields.child("cause")),
+    )
+
+
+def _read_amounts(fields: _Fields, key: str) -> tuple[tuple[str, int], ...]:
+    amounts = fields.child(key)
+    found = []
+    for resource in fields.mapping(key):
+        try:
+            found.append((resource, parse_canonical(amounts.text(resource), resource)))
+        except ValueError:
+            raise _error(
+                amounts.at(resource), "a quantity as gangplan writes it", amounts.raw(resource)
+            ) from None
+    return tuple(sorted(found))
+
+
 def _read_group(fields: _Fields) -> GroupPlan:
     return GroupPlan(
         group=fields.text("group"),
@@ -256,6 +298,17 @@ def _read_pod(fields: _Fields) -> PlacedPod:
         node=fields.text("node"),
         subgroup=fields.optional_text("subgroup"),
         template=fields.optional_text("template"),
+        devices=fields.children("devices", _read_device) if fields.has("devices") else (),
+    )
+
+
+def _read_device(fields: _Fields) -> PlacedDevice:
+    return PlacedDevice(
+        claim=fields.text("claim"),
+        request=fields.text("request"),
+        driver=fields.text("driver"),
+        pool=fields.text("pool"),
+        device=fields.text("device"),
     )
 
 

@@ -231,7 +231,7 @@ class _Finder:
         if path and path[-1] in self.asked_roots:
             return "its group waits for a node itself"
         spec = pods.specs[pods.spec[p]]
-        if any(need.allocated_nodes is not None or need.devices for need in spec.claims):
+        if spec.claims:
             return "it holds devices through resource claims"
         if not is_whole and spec.spread:
             return "it has a hard topology spread constraint"

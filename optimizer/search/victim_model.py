@@ -10,15 +10,17 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from optimizer.devices.held import find_held_claims
 from optimizer.fleet_state import FleetState
 from optimizer.objective import VictimLevel
 from optimizer.problem import Relax, build_problem, count_free
 from optimizer.search.bins import make_node_bins
 from optimizer.search.blockers import find_blockers, find_leaving
+from optimizer.search.flat_rows import FlatRows
 from optimizer.search.mip import MipModel
 from optimizer.search.tree_rows import TreeRows
 from optimizer.victims import remove_pods
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
 
 __all__ = ["EmptiedFleet", "UndecidedError", "VictimChoice", "choose_victims", "empty_fleet"]
 
+MAX_FOLDED: Final = 500
+"""Variables up to which costs of victims may share a solve with what comes before or after."""
+
 
 @dataclass(frozen=True, slots=True)
 class EmptiedFleet:
@@ -58,9 +63,14 @@ class EmptiedFleet:
     requests: Indices
     """i64[S, R] of the pod classes, in those units, rounded up."""
     held: Mapping[int, Mapping[int, Indices]]
-    """Node -> victim -> i64[R] that it holds there, in those units, rounded up."""
+    """Node -> victim -> i64[R] that it holds there, in those units, rounded up. Victims from
+    `len(victims)` on stand for claims that several victims share."""
     is_hard: bool
     """No disruption budget may be exceeded any further."""
+    joint: tuple[frozenset[int], ...] = ()
+    """For each claim that victims share: those who all have to go before it is released."""
+    is_exact: bool = True
+    """What victims hold of devices adds up; else a choice is feasible, but proves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +111,36 @@ def empty_fleet(
       placed: Pod -> node of pods that count as running.
       only: Refs of the units to place.
     """
-    without = remove_pods(snapshot, [p for v in victims for p in v.pods])
+    without = remove_pods(snapshot, [p for v in victims for p in v.pods], request.dra_reclaim)
     problem = build_problem(without, request, placed=placed, only=only)
     matrix = request_matrix(snapshot, problem.resources)
     pods = snapshot.pods
     specs = sorted({int(pods.spec[p]) for v in victims for p in v.pods})
     free = count_free(without, problem.resources, Relax(), placed)
-    scaled = scale_amounts(free, np.concatenate([problem.amounts, matrix[specs]]))
+    claims = find_held_claims(
+        snapshot, without, problem.resources, free, victims, request.dra_reclaim, placed
+    )
+    scaled = scale_amounts(
+        free, np.concatenate([problem.amounts, matrix[specs], claims.amounts]).astype(np.int64)
+    )
     num_classes = len(problem.amounts)
-    amounts = dict(zip(specs, scaled.requests[num_classes:].astype(np.int64), strict=True))
+    num_specs = len(specs)
+    amounts = dict(
+        zip(
+            specs,
+            scaled.requests[num_classes : num_classes + num_specs].astype(np.int64),
+            strict=True,
+        )
+    )
     held: dict[int, dict[int, Indices]] = defaultdict(dict)
     for v, victim in enumerate(victims):
         for p in victim.pods:
             on_node = held[int(pods.node[p])]
             on_node[v] = on_node.get(v, 0) + amounts[int(pods.spec[p])]
+    for (n, v), row in zip(
+        claims.holders, scaled.requests[num_classes + num_specs :].astype(np.int64), strict=True
+    ):
+        held[n][v] = held[n].get(v, 0) + row
     return EmptiedFleet(
         problem=problem,
         state=FleetState(problem),
@@ -124,6 +150,8 @@ def empty_fleet(
         requests=scaled.requests[:num_classes].astype(np.int64),
         held=held,
         is_hard=request.pdb == "hard",
+        joint=claims.joint,
+        is_exact=claims.is_exact,
     )
 
 
@@ -157,14 +185,17 @@ def choose_victims(
     objectives, spans = model.write_objectives(steps)
     for objective, least in zip(objectives, floor, strict=False):
         model.mip.add_row(np.flatnonzero(objective), objective[objective != 0], low=least)
-    result = model.mip.solve(objectives, spans, node_limit=node_limit)
+    # In one objective costs of victims hide what is placed from the relaxation of a large model.
+    is_large = model.mip.num_variables > MAX_FOLDED
+    apart = [i for i, s in enumerate(steps) if is_large and isinstance(s, VictimLevel)]
+    result = model.mip.solve(objectives, spans, node_limit=node_limit, apart=apart)
     if result.values is None:
         if result.is_infeasible:
             return None
         raise UndecidedError
     values = result.values
     mark = fleet.state.mark()
-    placements = model.trees.realise(values)
+    placements = {**model.trees.realise(values), **model.flats.realise(values)}
     fleet.state.undo(mark)
     score = tuple(round(float(objective @ values)) for objective in objectives)
     chosen = tuple(v for v, x in model.leaves.items() if round(values[x]) == 1)
@@ -181,7 +212,10 @@ class _Model:
     loads: list[list[tuple[int, int, int]]] = field(default_factory=list)
     leaves: dict[int, int] = field(default_factory=dict)
     """Victim -> variable, for victims that can be of use here."""
+    gives: dict[int, int] = field(default_factory=dict)
+    """The same, and the variables of claims that victims share."""
     trees: TreeRows = field(init=False)
+    flats: FlatRows = field(init=False)
     _domains: dict[int, Indices] = field(default_factory=dict)
 
     def build(self) -> None:
@@ -193,13 +227,28 @@ class _Model:
         leaving = list(find_leaving(problem, self.fleet.victims))
         useful = {v for b in self.bins for v in self.fleet.held.get(int(b.nodes[0]), ())}
         useful |= {b.victim for b in blockers} | {v for _, _, v, _ in leaving}
+        shared = sorted(v for v in useful if v >= len(self.fleet.victims))
+        sharers = {v: self.fleet.joint[v - len(self.fleet.victims)] for v in shared}
+        useful = useful.difference(shared).union(*sharers.values())
         names = self.mip.add_variables(np.ones(len(useful))).tolist() if useful else []
         self.leaves = dict(zip(sorted(useful), names, strict=True))
+        self.gives = dict(self.leaves)
+        for claim, victims in sharers.items():
+            self.gives[claim] = int(self.mip.add_variables(1)[0])
+            for v in sorted(victims):
+                self.mip.add_row([self.gives[claim], self.leaves[v]], [1, -1], up=0)
         self.trees = TreeRows(state, self.bins, self.mip, self.loads, {}, self._domain_of_bin)
+        self.flats = FlatRows(
+            state, self.bins, self.mip, self.loads, {}, self._domain_of_bin, shared=True
+        )
         for t, domain, v, pods in leaving:
             self.trees.leaving.setdefault((t, domain), []).append((self.leaves[v], pods))
+        # Whom a victim keeps out is a matter of single units.
+        listed = {b.unit for b in blockers}
         for u in self.units:
-            self.trees.add(u)
+            if u in listed or not self.flats.collect(u):
+                self.trees.add(u)
+        self.flats.add_pools()
         self.trees.finish()
         for b in range(len(self.bins)):
             self._add_room(b)
@@ -232,11 +281,12 @@ class _Model:
         n = int(self.bins[b].nodes[0])
         free = self.fleet.free[n]
         held = self.fleet.held.get(n, {})
-        leaves = [self.leaves[v] for v in held]
+        leaves = [self.gives[v] for v in held]
         classes = np.array([s for s, _, _ in load])
+        pods = np.array([k for _, k, _ in load])
         variables = np.array([x for _, _, x in load])
         for r in range(len(free)):
-            weight = self.fleet.requests[classes, r]
+            weight = self.fleet.requests[classes, r] * pods
             asks = weight > 0
             if not asks.any():
                 continue
@@ -254,9 +304,9 @@ class _Model:
             step = int(np.gcd.reduce(np.abs(entries)))
             self.mip.add_row(columns, np.array(entries) // step, up=up // step)
         for s in sorted(set(classes.tolist())):
-            self._add_cuts(b, s, variables[classes == s])
+            self._add_cuts(b, s, variables[classes == s], pods[classes == s])
 
-    def _add_cuts(self, b: int, pod_class: int, variables: Indices) -> None:
+    def _add_cuts(self, b: int, pod_class: int, variables: Indices, pods: Indices) -> None:
         """State for each victim what its staying leaves room for: implied, and much tighter."""
         n = int(self.bins[b].nodes[0])
         request = self.fleet.requests[pod_class]
@@ -268,19 +318,14 @@ class _Model:
             room = (self.fleet.free[n] - amount)[asked] // request[asked]
             beside = max(int(room.min()), 0)
             if beside < most:
-                columns = [*variables.tolist(), self.leaves[v]]
-                ones = [*([1] * len(variables)), beside - most]
-                self.mip.add_row(columns, ones, up=beside)
+                columns = [*variables.tolist(), self.gives[v]]
+                self.mip.add_row(columns, [*pods.tolist(), beside - most], up=beside)
 
     def write_objectives(
         self, steps: Sequence[Level | VictimLevel]
     ) -> tuple[list[NDArray[np.float64]], list[int]]:
         """Return the objective of each step, and a limit of what it can differ by."""
-        victims = {
-            step.criterion: self._price(step.criterion)
-            for step in steps
-            if isinstance(step, VictimLevel)
-        }
+        victims = {step: self._price(step) for step in steps if isinstance(step, VictimLevel)}
         if self.fleet.is_hard:
             self._hold_budgets()
         objectives, spans = [], []
@@ -288,39 +333,47 @@ class _Model:
             objective = np.zeros(self.mip.num_variables)
             span = 0
             if isinstance(step, VictimLevel):
-                for x, cost in victims[step.criterion].items():
+                for x, cost in victims[step].items():
                     objective[x] = -cost
                     span += cost * self.mip.count_at_most([x])
             else:
                 span = self.trees.add_objective(objective, step)
+                span += self.flats.add_objective(objective, step)
             objectives.append(objective)
             spans.append(span)
         return objectives, spans
 
-    def _price(self, criterion: str) -> dict[int, int]:
+    def _price(self, step: VictimLevel) -> dict[int, int]:
         """Return variable -> cost of one criterion, beyond what is paid already."""
         victims = self.fleet.victims
-        match criterion:
+        counted = {
+            v: x
+            for v, x in self.leaves.items()
+            if step.least is None or victims[v].priority >= step.least
+        }
+        match step.criterion:
             case "victimPods":
-                return {x: len(victims[v].pods) for v, x in self.leaves.items()}
+                return {x: len(victims[v].pods) for v, x in counted.items()}
             case "victimGpus":
-                return {x: victims[v].gpus for v, x in self.leaves.items()}
+                return {x: victims[v].gpus for v, x in counted.items()}
+            case "gpuSecondsLost":
+                return {x: victims[v].lost for v, x in counted.items()}
             case "weightedVictimGpus":
                 # Evicting must never look like a gain, so a negative priority costs nothing.
                 return {
-                    x: max(victims[v].priority, 0) * victims[v].gpus for v, x in self.leaves.items()
+                    x: max(victims[v].priority, 0) * victims[v].gpus for v, x in counted.items()
                 }
             case "victimUnits":
-                return self._price_units()
+                return self._price_units(counted)
             case "highestVictimPriority":
-                return self._price_highest()
+                return self._price_highest(counted)
             case _:
-                return self._price_budgets()
+                return self._price_budgets(counted)
 
-    def _price_units(self) -> dict[int, int]:
+    def _price_units(self, counted: Mapping[int, int]) -> dict[int, int]:
         paid = {victim.unit for victim in self.fleet.gone}
         of_unit: dict[tuple[int, int], list[int]] = {}
-        for v, x in self.leaves.items():
+        for v, x in counted.items():
             of_unit.setdefault(self.fleet.victims[v].unit, []).append(x)
         prices: dict[int, int] = {}
         for unit, parts in of_unit.items():
@@ -335,22 +388,22 @@ class _Model:
             prices[any_of_it] = 1
         return prices
 
-    def _price_highest(self) -> dict[int, int]:
+    def _price_highest(self, counted: Mapping[int, int]) -> dict[int, int]:
         """Pay one for every priority up to the highest that goes: the order is the same."""
-        levels = sorted({victim.priority for victim in self.fleet.victims})
+        levels = sorted({self.fleet.victims[v].priority for v in counted})
         paid = max((victim.priority for victim in self.fleet.gone), default=None)
         reaches = self.mip.add_variables(np.ones(len(levels))).tolist() if levels else []
         for lower, upper in itertools.pairwise(reaches):
             self.mip.add_row([upper, lower], [1, -1], up=0)
         rank = dict(zip(levels, reaches, strict=True))
-        for v, x in self.leaves.items():
+        for v, x in counted.items():
             self.mip.add_row([x, rank[self.fleet.victims[v].priority]], [1, -1], up=0)
         return {x: 1 for p, x in rank.items() if paid is None or p > paid}
 
-    def _covered(self) -> dict[int, tuple[int, list[int], list[int]]]:
+    def _covered(self, counted: Mapping[int, int]) -> dict[int, tuple[int, list[int], list[int]]]:
         """Return budget -> (pods evicted already, variables, pods of each)."""
         found: dict[int, tuple[int, list[int], list[int]]] = {}
-        for v, x in self.leaves.items():
+        for v, x in counted.items():
             for b, pods in self.fleet.victims[v].budgets:
                 before = sum(n for g in self.fleet.gone for c, n in g.budgets if c == b)
                 _, variables, counts = found.setdefault(b, (before, [], []))
@@ -358,9 +411,9 @@ class _Model:
                 counts.append(pods)
         return found
 
-    def _price_budgets(self) -> dict[int, int]:
+    def _price_budgets(self, counted: Mapping[int, int]) -> dict[int, int]:
         prices: dict[int, int] = {}
-        for b, (before, variables, counts) in sorted(self._covered().items()):
+        for b, (before, variables, counts) in sorted(self._covered(counted).items()):
             allowed = max(self.fleet.problem.snapshot.budgets[b].allowed, 0)
             left = max(allowed - before, 0)
             excess = int(self.mip.add_variables(sum(counts))[0])
@@ -369,6 +422,6 @@ class _Model:
         return prices
 
     def _hold_budgets(self) -> None:
-        for b, (before, variables, counts) in sorted(self._covered().items()):
+        for b, (before, variables, counts) in sorted(self._covered(self.leaves).items()):
             allowed = max(self.fleet.problem.snapshot.budgets[b].allowed, 0)
             self.mip.add_row(variables, counts, up=max(allowed - before, 0))

@@ -87,7 +87,7 @@ def make_solo(**fields: Any) -> Snapshot:
             id="budget",
         ),
         pytest.param(
-            make_solo(spec=PodSpec(claims=(ClaimNeed("gpu", devices=(("gpu", 1),)),))),
+            make_solo(spec=PodSpec(claims=(ClaimNeed("gpu"),))),
             {},
             "resource claims",
             id="devices",
