@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Defragmentation"]
 
-ROUNDS: Final = {"quick": 4, "normal": 24, "thorough": 200}
+ROUNDS: Final = {"quick": 4, "normal": 12, "thorough": 200}
 """Pieces packed exactly, by effort."""
 PATIENCE: Final = {"quick": 10, "normal": 40, "thorough": 400}
 """Domains of one level that could not be emptied in a row, after which the level is left."""
 PIECE_SIZE: Final = 16
-PIECE_LIMIT: Final = 200
+PIECE_VARIABLES: Final = 100
+"""Nodes × kinds of pods of one piece."""
+PIECE_LIMIT: Final = 60
 """Branch-and-bound nodes of each solve of a piece."""
 
 
@@ -137,7 +139,13 @@ class Defragmentation:
             if len(partial) < 2:
                 return
             size = min(PIECE_SIZE, len(partial))
-            nodes = np.sort(rng.choice(partial, size, replace=False))
+            drawn = rng.choice(partial, size, replace=False)
+            kinds: set[int] = set()
+            for size, n in enumerate(drawn.tolist(), 1):
+                kinds |= {fleet.kind_of[p] for p in self.residents.alone(np.array([n]))}
+                if size > 2 and size * len(kinds) > PIECE_VARIABLES:
+                    break
+            nodes = np.sort(drawn[:size])
             inside = np.zeros(len(free), bool)
             inside[nodes] = True
             prizes = tuple((w, d) for w, d in self.prizes if len(d) == 1 and inside[d].all())

@@ -37,6 +37,8 @@ __all__ = ["Blocked", "Ordered", "Step", "order_moves", "seats_of"]
 
 MAX_DIRECT: Final = 10
 """Moves up to which all orders are tried before a pod goes to a temporary node."""
+FEW_TRIALS: Final = 24
+"""The same where more moves than MAX_DIRECT wait for one another."""
 MAX_TRIALS: Final = 200
 """Ways to break a circle that are followed to the end; the cheapest are tried."""
 MAX_DEPTH: Final = 3
@@ -58,6 +60,8 @@ class Blocked:
     """No order was found: these pods wait for one another for ever."""
 
     pods: tuple[int, ...]
+    steps: tuple[Step, ...]
+    """Moves up to there, each of which has room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,7 @@ class _Order:
             if not going:
                 made = self._break(left)
                 if made is None:
-                    return Blocked(tuple(sorted(p for item in left for p in item.pods)))
+                    return Blocked(tuple(sorted(p for i in left for p in i.pods)), tuple(steps))
                 going, targets = made
             steps += [Step(wave, p, self.now[p], n) for p, n in targets.items()]
             self._carry_out(going, targets)
@@ -404,7 +408,7 @@ class _Order:
             order = sorted((n for n in nodes.tolist() if n != here), key=lambda n: (n in wanted, n))
             found += [(item, n) for n in order[:8]]
         found.sort(key=lambda entry: entry[0].gpus)
-        return found[:MAX_TRIALS]
+        return found[: MAX_TRIALS if len(left) <= MAX_DIRECT else FEW_TRIALS]
 
     def _follow(
         self, item: _Item, n: int, left: list[_Item], depth: int
@@ -430,6 +434,9 @@ class _Order:
                 waiting = [g for g in waiting if g not in going]
             if not waiting:
                 return 1, item.gpus, 0
+            if len(left) > MAX_DIRECT:
+                # Too many to follow to the end: the most progress at once will do.
+                return (1 + len(waiting), item.gpus, len(waiting)) if moved else None
             if depth == 0 or (moved == 0 and depth < MAX_DEPTH):
                 return None
             rest: tuple[int, int, int] | None = None

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from optimizer.devices.cuts import find_unserved
 from optimizer.objective import Level, Placed
 from optimizer.repack.apply import adopt, reset
 from optimizer.repack.evaluate import evaluate_plan
 from optimizer.repack.fleet import build_fleet
 from optimizer.repack.large import Pieces
 from optimizer.repack.model import PieceModel
-from optimizer.repack.order import Blocked, order_moves
+from optimizer.repack.order import Blocked, Ordered, order_moves
 from optimizer.repack.pieces import count_variables, make_piece
 from optimizer.repack.steps import MOVE_CRITERIA, MoveLevel, build_move_steps
 from optimizer.search.score import count_placed
+from optimizer.spread_order import find_unspread
 from topology.plan import Bound
 
 if TYPE_CHECKING:
@@ -90,7 +92,17 @@ def search_repack(
     Raises:
       RequestError: A goal names what is not there, or the objective cannot be minimised.
     """
-    say = progress or (lambda _: None)
+    result = _search(snapshot, request, progress or (lambda _: None))
+    # What neither model nor decoder counts: devices one by one, spread in the order of arrival.
+    fleet, bound = result.fleet, result.bound
+    for find_failing in (find_unserved, find_unspread):
+        for u in find_failing(fleet.problem, fleet.placements):
+            del fleet.placements[u]
+            bound = Bound(bound.criterion, None, None, "none")
+    return replace(result, bound=bound)
+
+
+def _search(snapshot: Snapshot, request: Request, say: Callable[[str], None]) -> RepackResult:
     fleet = build_fleet(snapshot, request)
     steps = _find_steps(fleet)
     idle = _Found(evaluate_plan(fleet, steps, ()), fleet, (), is_final=False)
@@ -128,6 +140,10 @@ def _solve_pieces(
         pieces.run()
         say("bringing the moves into an order")
         ordered = order_moves(fleet)
+        if isinstance(ordered, Blocked) and not fleet.pending and fleet.goals.is_none:
+            # Less fragmentation is worth having in part.
+            _stop_at(fleet, ordered.steps)
+            ordered = Ordered(ordered.steps, is_least=False)
         if not isinstance(ordered, Blocked) and _keeps_limits(fleet, ordered.steps):
             score = evaluate_plan(fleet, steps, ordered.steps)
             bounds = _find_bounds(steps, score, pieces.least) or _find_reached(fleet, steps, score)
@@ -136,6 +152,13 @@ def _solve_pieces(
         held |= set(blocked)
         say(f"no order for {len(blocked)} moves; looking for others")
     return None
+
+
+def _stop_at(fleet: MovableFleet, steps: Sequence[Step]) -> None:
+    """Let a plan end where some of its moves have brought the fleet."""
+    fleet.where = dict(fleet.home) | {step.pod: step.target for step in steps}
+    moved = {step.pod for step in steps}
+    fleet.touched = {u for u in fleet.touched if moved.issuperset(fleet.wholes[u].pods)}
 
 
 def _find_bounds(
