@@ -2,7 +2,7 @@
 
 Run: python -m bench.run [--full]
 Without --full about two minutes on two cores; with it also 2,048 and 8,192 nodes, all seeds, and
-320 small fleets against CP-SAT (about twenty minutes more).
+320 small fleets to place on against CP-SAT (about twenty minutes more).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ QUICK = (
     ("bench.kernels", "--quick"),
     ("bench.instances_quality", "--seeds", "0"),
     ("bench.instances_victims", "--seeds", "0"),
+    ("bench.victims_quality",),
     ("bench.scale",),
     ("bench.whole_command",),
     ("bench.real_input",),
@@ -27,6 +28,7 @@ FULL = (
     ("bench.whole_command",),
     ("bench.real_input",),
     ("bench.quality",),
+    ("bench.victims_quality",),
 )
 
 
