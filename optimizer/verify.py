@@ -10,7 +10,8 @@ Rules, by the name a violation carries:
     host-port, anti-affinity, affinity, spread, nominated
   groups: floor, blocked, topology, slice, exclusive, domain
   evictions: evict-running, evicted-once, evict-node, evict-pinned, preempt-asked, evictable,
-    preemptor, never-preempts, evict-priority, evict-unit
+    preemptor, never-preempts, evict-topology, evict-waiting, evict-priority, evict-unit,
+    drain-unit, pdb-hard, drain-budget
   moves: move-order, move-source, move-target, movable, move-budget
   numbers: criterion
 """
@@ -19,13 +20,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.verify_changes import check_evictions, check_moves
+from optimizer.verify_changes import check_moves
 from optimizer.verify_criteria import check_criteria
 from optimizer.verify_groups import check_groups
 from optimizer.verify_listing import check_listing, find_entries
 from optimizer.verify_room import Room, check_devices, check_nominated
 from optimizer.verify_spread import check_spread
 from optimizer.verify_state import Replay
+from optimizer.verify_victims import check_evictions
 from topology.plan import Verification
 
 if TYPE_CHECKING:

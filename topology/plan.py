@@ -65,6 +65,8 @@ class Request:
     """Hold groups whose atomicity the importer inferred to it."""
     pdb: Literal["soft", "hard"] = "soft"
     """hard: evictions never exceed what a disruption budget allows."""
+    drain_unit: Literal["group", "pod"] = "group"
+    """group: an `all` group leaves a drained node as a whole."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the `request` object of the contract."""

@@ -196,7 +196,8 @@ def test_drain_may_take_one_pod_of_an_all_group() -> None:
         make_pods("x", 2, spec=FOUR, on=["n", "m"], group="ml/x"),
         groups=[make_group("ml/x", 2, disruption="all", evictable=False)],
     )
-    assert verify_plan(snapshot, make_plan(snapshot, {}, drained=["ml/x-0"])).violations == ()
+    plan = make_plan(snapshot, {}, drained=["ml/x-0"], drain_unit="pod")
+    assert verify_plan(snapshot, plan).violations == ()
 
 
 def test_drained_group_has_an_entry() -> None:
