@@ -39,7 +39,7 @@ def nodes(draw: st.DrawFn) -> list[Obj]:
     """One to three nodes; some offer less than their pods hold, or nothing at all."""
     found = []
     for i in range(draw(st.integers(1, 3))):
-        gpus = draw(st.sampled_from(("8", "8", "8", "2", "0")))
+        gpus = draw(st.sampled_from(("8", "8", "8", "8", "2")))
         offers = {"cpu": "64", "memory": "512Gi", "pods": "110", GPU: gpus}
         labels = {RACK: draw(st.sampled_from(("a", "a", "b")))}
         found.append(node(f"n{i}", labels=labels, allocatable=offers))
@@ -87,7 +87,7 @@ def pods(draw: st.DrawFn) -> list[Obj]:
             owner = draw(st.sampled_from(((name, "Pod"), ("nobody", "Job"), ("d", "DaemonSet"))))
             reference = {"kind": owner[1], "name": owner[0], "controller": True}
             metadata["ownerReferences"] = [reference]
-        on = draw(st.sampled_from(("", "", "n0", "n0", "n1", "n2", "gone")))
+        on = draw(st.sampled_from(("", "n0", "n0", "n0", "n1", "n1", "n2", "gone")))
         status: Obj = {}
         if on and draw(st.booleans()):
             status["startTime"] = draw(st.sampled_from(("2026-01-01T00:00:00Z", None, "soon")))
@@ -179,8 +179,13 @@ def claims() -> list[Obj]:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> list[Obj]:
-    """All of these; one object may be there twice."""
+    """All of these, and a gang that is as it should be; one object may be there twice."""
     objects = [*draw(nodes()), *draw(groups()), *draw(pods()), *draw(budgets()), *claims()]
+    gpus, count = draw(st.sampled_from(((8, 1), (8, 2), (4, 3), (2, 5))))
+    objects.append(gang("new", draw(st.integers(1, count)), priority=10))
+    objects += [
+        pod(f"new{i}", container(gpus=gpus), group="new", priority=10) for i in range(count)
+    ]
     if draw(st.sampled_from((False, False, False, True))):
         objects.append(draw(st.sampled_from(objects)))
     return objects
@@ -192,7 +197,8 @@ ARGUMENTS = (
     ("place", "--preempt", "--release", "1.36"),
     ("place", "--preempt", "--objective", "max:gpusPlaced,min:weightedVictimGpus"),
     ("explain", "--preempt"),
-    ("preempt", "--group", "ml/g0"),
+    ("preempt", "--group", "ml/new"),
+    ("preempt", "--group", "ml/g0", "--group", "ml/new"),
 )
 
 
