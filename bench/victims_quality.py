@@ -45,6 +45,11 @@ def compare(seed: int, effort: str = "normal") -> Comparison:
     answer = solve_preemption(snapshot, steps, pdb=pdb)
     assert plan.verification is not None
     broken = [f"{v.rule} {v.object}" for v in plan.verification.violations]
+    broken += [
+        f"{step.criterion} is {-value}, stated as {plan.criteria[step.criterion]}"
+        for step, value in zip(steps, found, strict=True)
+        if step.sign < 0 and plan.criteria.get(step.criterion, -value) != -value
+    ]
     if pdb == "hard" and plan.criteria["pdbViolations"]:
         broken.append("a hard budget is exceeded")
     return Comparison(
