@@ -50,6 +50,13 @@ class LevelName(NamedTuple):
     sign: int
     priority: int | None = None
 
+    @property
+    def stated_as(self) -> str:
+        """How a plan names the step in its bound; "" where it never does."""
+        if self.priority is None:
+            return self.criterion
+        return "priority" if self.criterion == "gpusPlaced" else ""
+
 
 class ExactAnswer(NamedTuple):
     """The best value of every level, and whether it is proven."""

@@ -4,7 +4,8 @@ Written from kubernetes' rules of victims (KEP-5710) and the definitions of `top
 shares no code with `optimizer`. A victim goes only for a placed preemptor of higher priority that
 has a pod on one of the nodes it leaves. Left out, because no fleet of the benchmark has them:
 victims that repel pods (anti-affinity, host ports, spread, exclusive domains), releases before
-1.37, and running members of groups that wait for more pods while somebody may evict them.
+1.37, preemptors that never preempt, and running members of groups that wait for more pods while
+somebody may evict them.
 """
 
 from __future__ import annotations
@@ -47,19 +48,28 @@ NOBODY: Final = 2**31
 
 
 def list_steps(snapshot: Snapshot, objective: Sequence[str]) -> list[LevelName]:
-    """Spell out an objective; what is placed comes first where it names none of it."""
+    """Spell out an objective; what is placed comes first where it names none of it.
+
+    Between one priority and the next, all that may go of the victims that the next may not evict is
+    what those above need at least: a victim criterion with a priority counts victims of that
+    priority or higher.
+    """
     items = list(objective)
     if not any(item.partition(":")[2] in PLACING_NAMES for item in items):
         items = ["max:priority", *items]
     if "min:victimPods" not in items:
         items.append("min:victimPods")
+    names = [item.partition(":")[2] for item in items]
+    costs = [LevelName(name, -1) for name in names if name in VICTIM_NAMES]
     steps: list[LevelName] = []
-    for item in items:
-        criterion = item.partition(":")[2]
-        if criterion in VICTIM_NAMES:
-            steps.append(LevelName(criterion, -1))
-        else:
-            steps += list_levels(snapshot, [item])
+    for item, name in zip(items, names, strict=True):
+        if name in VICTIM_NAMES:
+            steps.append(LevelName(name, -1))
+            continue
+        for level in list_levels(snapshot, [item]):
+            if steps and level.priority is not None:
+                steps += [cost._replace(priority=level.priority) for cost in costs]
+            steps.append(level)
     return steps
 
 
@@ -121,23 +131,35 @@ def count_plan(
     index = {ref: p for p, ref in enumerate(snapshot.pods.refs)}
     gone = {index[ref] for ref in evicted}
     units = [unit for unit in find_units(snapshot) if gone & set(unit.pods)]
-    covered = count_covered(snapshot, gone)
-    allowed = {budget.ref: max(budget.allowed, 0) for budget in snapshot.budgets}
-    paid = {
-        "pdbViolations": sum(max(n - allowed[ref], 0) for ref, n in covered.items()),
-        "highestVictimPriority": max((u.priority for u in units), default=-NOBODY),
-        "victimUnits": len(units),
-        "victimPods": len(gone),
-        "victimGpus": sum(u.gpus for u in units),
-        "weightedVictimGpus": sum(u.gpus * u.priority for u in units),
-    }
     names = list(placed)
     return tuple(
-        -paid[step.criterion]
-        if step.criterion in paid
+        -_count_cost(snapshot, [u for u in units if _counts(u, step)], step.criterion)
+        if step.criterion in VICTIM_NAMES
         else count_levels(snapshot, names, [step])[0]
         for step in steps
     )
+
+
+def _counts(unit: _Unit, step: LevelName) -> bool:
+    return step.priority is None or unit.priority >= step.priority
+
+
+def _count_cost(snapshot: Snapshot, units: Sequence[_Unit], criterion: str) -> int:
+    match criterion:
+        case "pdbViolations":
+            covered = count_covered(snapshot, [p for unit in units for p in unit.pods])
+            allowed = {budget.ref: max(budget.allowed, 0) for budget in snapshot.budgets}
+            return sum(max(n - allowed[ref], 0) for ref, n in covered.items())
+        case "highestVictimPriority":
+            return max((u.priority for u in units), default=-NOBODY)
+        case "victimUnits":
+            return len(units)
+        case "victimPods":
+            return sum(len(u.pods) for u in units)
+        case "victimGpus":
+            return sum(u.gpus for u in units)
+        case _:
+            return sum(u.gpus * u.priority for u in units)
 
 
 @dataclass
@@ -155,20 +177,11 @@ class _VictimModel(PlacementModel):
         ranks = {k: self.facts.priority_of(members[0]) for k, members in self.kinds.items()}
         for unit, leaves in zip(self.units, self.leaves, strict=True):
             nodes = {int(pods.node[p]) for p in unit.pods}
-            above = [
-                k
-                for k, rank in ranks.items()
-                if rank > unit.priority and not self._never_preempts(k.leaf, k.spec)
-            ]
+            above = [k for k, rank in ranks.items() if rank > unit.priority]
             self.cp.add(self.total(above, nodes) >= leaves)
         if self.pdb == "hard":
-            for excess in self._excesses():
+            for excess in self._excesses(list(zip(self.units, self.leaves, strict=True))):
                 self.cp.add(excess <= 0)
-
-    def _never_preempts(self, leaf: int, spec: int) -> bool:
-        if leaf < 0:
-            return self.snapshot.pods.specs[spec].never_preempts
-        return any(self.snapshot.groups[g].never_preempts for g in self.facts.climb(leaf))
 
     def given_back(self, n: int, resource: str) -> Any:
         pods = self.snapshot.pods
@@ -182,41 +195,38 @@ class _VictimModel(PlacementModel):
     def hinted(self) -> Iterable[Any]:
         return [*super().hinted(), *self.leaves]
 
-    def _excesses(self) -> list[Any]:
+    def _excesses(self, pairs: Sequence[tuple[_Unit, Any]]) -> list[Any]:
         """Return, for each budget, its evicted pods beyond what it allows."""
-        covered = [count_covered(self.snapshot, unit.pods) for unit in self.units]
+        covered = [(count_covered(self.snapshot, unit.pods), x) for unit, x in pairs]
         return [
-            sum(x * count[budget.ref] for x, count in zip(self.leaves, covered, strict=True))
-            - max(budget.allowed, 0)
+            sum(x * count[budget.ref] for count, x in covered) - max(budget.allowed, 0)
             for budget in self.snapshot.budgets
         ]
 
     def worth(self, step: LevelName) -> Any:
         """Return the worth of one step."""
-        pairs = list(zip(self.units, self.leaves, strict=True))
+        if step.criterion not in VICTIM_NAMES:
+            return self.objective(step)
+        pairs = [
+            (unit, x)
+            for unit, x in zip(self.units, self.leaves, strict=True)
+            if _counts(unit, step)
+        ]
+        name = f"{step.criterion}{step.priority}"
         match step.criterion:
-            case "victimUnits":
-                return -sum(self.leaves)
-            case "victimPods":
-                return -sum(len(u.pods) * x for u, x in pairs)
-            case "victimGpus":
-                return -sum(u.gpus * x for u, x in pairs)
-            case "weightedVictimGpus":
-                return -sum(u.gpus * u.priority * x for u, x in pairs)
             case "highestVictimPriority":
-                highest = self.cp.new_int_var(-NOBODY, NOBODY, "highest")
+                highest = self.cp.new_int_var(-NOBODY, NOBODY, name)
                 for unit, x in pairs:
                     self.cp.add(highest >= unit.priority).only_enforce_if(x)
                 return -highest
             case "pdbViolations":
                 beyond = []
-                for b, excess in enumerate(self._excesses()):
-                    most = len(self.snapshot.pods)
-                    beyond.append(self.cp.new_int_var(0, most, f"beyond{b}"))
+                for b, excess in enumerate(self._excesses(pairs)):
+                    beyond.append(self.cp.new_int_var(0, len(self.snapshot.pods), f"{name}{b}"))
                     self.cp.add(beyond[-1] >= excess)
                 return -sum(beyond)
-            case _:
-                return self.objective(step)
+            case additive:
+                return -sum(_count_cost(self.snapshot, [unit], additive) * x for unit, x in pairs)
 
 
 def solve_preemption(

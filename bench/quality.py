@@ -97,7 +97,7 @@ def find_false_claim(
         return f"optimal, but {found} < {best}" if found < best else ""
     if bound.proof == "bound" and bound.value is not None:
         # The bound is of one level, and holds for plans that equal this one in those before it.
-        names = ["priority" if level.priority is not None else level.criterion for level in levels]
+        names = [level.stated_as for level in levels]
         for i, level in enumerate(levels):
             if names[i] == bound.criterion and found[:i] == best[:i]:
                 limit = bound.value * level.sign

@@ -198,10 +198,13 @@ class _Draw:
                 size=count,
                 priority=priority,
                 topology=topology,
-                never_preempts=rng.random() < 0.05,
             )
             self.groups.append(GroupRow(group))
+            # Some of its pods may run already, in its rack where it needs one.
+            running = 0
+            if not several and rng.random() < 0.15:
+                running = self._run(f"{name}-run", 1, spec, priority, group=group.ref)
             self.pods += [
                 PodRow(f"ml/{name}-{j}", spec, group=group.ref, priority=priority, rank=j)
-                for j in range(count)
+                for j in range(running, count)
             ]

@@ -48,7 +48,9 @@ def compare(seed: int, effort: str = "normal") -> Comparison:
     broken += [
         f"{step.criterion} is {-value}, stated as {plan.criteria[step.criterion]}"
         for step, value in zip(steps, found, strict=True)
-        if step.sign < 0 and plan.criteria.get(step.criterion, -value) != -value
+        if step.sign < 0
+        and step.priority is None
+        and plan.criteria.get(step.criterion, -value) != -value
     ]
     if pdb == "hard" and plan.criteria["pdbViolations"]:
         broken.append("a hard budget is exceeded")

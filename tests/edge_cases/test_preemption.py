@@ -406,6 +406,19 @@ def test_never_uses_room_that_others_leave() -> None:
     assert pods_of(plan, "ml/h") == {"h0": "n0"}
 
 
+def test_no_false_proof_beside_a_group_that_never_preempts() -> None:
+    """h may stand on either node; while it stays on n0, g cannot evict enough there."""
+    plan = preempt(
+        node("n0"),
+        node("n2"),
+        running("v", "n0", gpus=4),
+        *(gang(name, priority=10) for name in ("g", "h")),
+        *wanted(nodeSelector={"kubernetes.io/hostname": "n0"}),
+        pod("h0", container(gpus=4), group="h", priority=10, preemptionPolicy="Never"),
+    )
+    assert victims(plan) == ["v"] or plan.bound.proof != "optimal"
+
+
 @pytest.mark.parametrize(
     ("release", "want_victims"),
     [
