@@ -103,19 +103,18 @@ def _check_victim(replay: Replay, plan: Plan, eviction: Eviction, p: int) -> Non
         "a pod that is not going already",
         "terminating",
     )
-    # kube-scheduler spares no DaemonSet pod, and what it would do is told as it is.
-    is_replayed = eviction.reason == "preemption" and _is_replay(plan.request)
-    pinned = PodFlag.STATIC if is_replayed else PodFlag.DAEMON | PodFlag.STATIC
+    is_replayed = eviction.reason == "preemption" and _spares_nobody(plan.request)
     log.require(
-        not flags & pinned,
+        is_replayed or not flags & (PodFlag.DAEMON | PodFlag.STATIC),
         "evict-pinned",
         eviction.pod,
-        "no static pod" if is_replayed else "no DaemonSet or static pod",
+        "no DaemonSet or static pod",
         "DaemonSet pod" if flags & PodFlag.DAEMON else "static pod",
     )
 
 
-def _is_replay(request: Request) -> bool:
+def _spares_nobody(request: Request) -> bool:
+    """Tell whether a plan is what kube-scheduler would do, which knows no protected pods."""
     return getattr(request, "policy", "optimize") == "replay"
 
 
@@ -219,7 +218,8 @@ def _check_preemption(
     )
     keeper = next((g for g in replay.groups_above(p) if not g.evictable), None)
     log.require(
-        keeper is None and not replay.flags[p] & PodFlag.NOT_PREEMPTIBLE,
+        _spares_nobody(plan.request)
+        or (keeper is None and not replay.flags[p] & PodFlag.NOT_PREEMPTIBLE),
         "evictable",
         eviction.pod,
         "a pod that may be a victim",

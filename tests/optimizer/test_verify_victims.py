@@ -470,19 +470,19 @@ def test_every_broken_rule_is_caught(
 
 
 @pytest.mark.parametrize(
-    ("flag", "want"),
+    "flag",
     [
-        pytest.param(PodFlag.DAEMON, [], id="DaemonSet pod"),
-        pytest.param(PodFlag.STATIC, ["evict-pinned"], id="static pod"),
+        pytest.param(PodFlag.DAEMON, id="DaemonSet pod"),
+        pytest.param(PodFlag.STATIC, id="static pod"),
+        pytest.param(PodFlag.NOT_PREEMPTIBLE, id="pod another API protects"),
     ],
 )
-def test_replay_may_evict_daemon_pods(flag: PodFlag, want: list[str]) -> None:
-    """kubernetes.md 8.53: the scheduler spares no DaemonSet pod, and a replay says so."""
+def test_replay_spares_nobody(flag: PodFlag) -> None:
+    """kubernetes.md 4.1, 8.53: nothing but priority protects a pod, and a replay says so."""
     if not hasattr(Request(), "policy"):
         pytest.skip("no replay in this version")
     snapshot = crowded(victim={"flags": flag})
-    plan = plan_of(snapshot, policy="replay")
-    assert broken_rules(verify_plan(snapshot, plan)) == want
+    assert broken_rules(verify_plan(snapshot, plan_of(snapshot, policy="replay"))) == []
 
 
 def test_composite_tree_decides_who_preempts() -> None:
