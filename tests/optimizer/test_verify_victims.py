@@ -478,7 +478,7 @@ def test_every_broken_rule_is_caught(
     ],
 )
 def test_replay_spares_nobody(flag: PodFlag) -> None:
-    """kubernetes.md 4.1, 8.53: nothing but priority protects a pod, and a replay says so."""
+    """53: nothing but its priority protects a pod from kube-scheduler, and a replay says so."""
     if not hasattr(Request(), "policy"):
         pytest.skip("no replay in this version")
     snapshot = crowded(victim={"flags": flag})
