@@ -5,6 +5,7 @@ Heavy modules are imported inside the verb that needs them, so `import gangplan`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = [
     "preempt",
     "read",
     "read_plan",
+    "report",
     "to_pandas",
     "verify",
     "write_snapshot",
@@ -89,7 +91,7 @@ def place(
       groups: References to plan for; None: everything pending.
       progress: Called with the name of each step.
       options: Fields of `topology.plan.Request`: `objective`, `seed`, `effort`, `release`,
-        `assume_gangs`, `preempt`, `pdb`.
+        `assume_gangs`, `preempt`, `pdb`, `policy`.
 
     Returns:
       A verified plan; `plan.verification` says so.
@@ -177,6 +179,26 @@ def read_plan(path: str | PathLike[str]) -> Plan:
     from gangplan.plan_files import load_plan
 
     return load_plan(str(path))
+
+
+def report(answer: Plan | Inspection | Mapping[str, Any], snapshot: Snapshot | None = None) -> str:
+    """Show an answer as one self-contained HTML page with pictures.
+
+    Args:
+      answer: A plan, an inspection, or the document of either as `-o json` prints it.
+      snapshot: What a plan was made from; without it only the nodes that the plan names are drawn.
+
+    Raises:
+      RequestError: When a document is incomplete.
+
+    Example:
+      `pathlib.Path("plan.html").write_text(gangplan.report(plan, snapshot), encoding="utf-8")`
+    """
+    from gangplan.reporting.page import build_page
+    from gangplan.reporting.source import read_source
+
+    document = answer if isinstance(answer, Mapping) else answer.to_dict()
+    return build_page(read_source(document, snapshot))
 
 
 def write_snapshot(snapshot: Snapshot, folder: str | PathLike[str]) -> None:

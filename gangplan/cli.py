@@ -29,6 +29,7 @@ from gangplan.options import (
     Objective,
     Output,
     Pdb,
+    Policy,
     Preempt,
     Quiet,
     Release,
@@ -37,6 +38,7 @@ from gangplan.options import (
     Snapshots,
     Strict,
 )
+from gangplan.report_command import report
 from gangplan.streams import Streams
 from topology.errors import GangplanError, RequestError
 
@@ -191,6 +193,7 @@ def _plan(
     objective: Objective = None,
     preempt: Preempt = False,
     pdb: Pdb = None,
+    policy: Policy = "optimize",
     release: Release = "1.37",
     seed: Seed = 0,
     effort: Effort = "normal",
@@ -204,6 +207,7 @@ def _plan(
     streams = open_streams(context, quiet, no_color)
     from gangplan.questions import (
         ask_evictions,
+        check_policy,
         choose_groups,
         find_keys,
         parse_selector,
@@ -212,6 +216,7 @@ def _plan(
     from topology.plan import Request
 
     options = ask_evictions(command, groups=group or [], preempt=preempt, pdb=pdb)
+    check_policy(command, policy=policy, pdb=pdb)
     if objective is not None:
         options["objective"] = split_objective(objective)
     chosen = parse_selector(selector) if selector is not None else None
@@ -228,6 +233,7 @@ def _plan(
         effort=effort,
         release=release,
         assume_gangs=assume_gangs,
+        policy=policy,
         **options,
     )
     from ray_jobs.pipeline import make_plan
@@ -303,6 +309,9 @@ def verify(
         names=lambda: sorted({violation.object for violation in verdict.violations}),
     )
     return ANSWERED if verdict.is_valid else FAILED
+
+
+app.command("report")(report)
 
 
 @app.command()

@@ -20,6 +20,8 @@ __all__ = [
     "Output",
     "Pdb",
     "PdbMode",
+    "Policy",
+    "PolicyName",
     "Preempt",
     "Quiet",
     "Release",
@@ -33,6 +35,7 @@ __all__ = [
 FormatName = Literal["table", "wide", "json", "yaml", "name"]
 ReleaseName = Literal["1.35", "1.36", "1.37"]
 PdbMode = Literal["soft", "hard"]
+PolicyName = Literal["optimize", "replay", "compare"]
 EffortName = Literal["quick", "normal", "thorough"]
 
 Snapshots = Annotated[
@@ -128,6 +131,14 @@ Pdb = Annotated[
         help="Disruption budgets: soft, broken only if nothing else helps, or hard, never broken. "
         "Default: soft.",
         show_default=False,
+    ),
+]
+Policy = Annotated[
+    PolicyName,
+    typer.Option(
+        envvar="GANGPLAN_POLICY",
+        help="Who decides: optimize, the search; replay, kube-scheduler of --release step by step; "
+        "compare, both side by side.",
     ),
 ]
 Strict = Annotated[

@@ -12,7 +12,7 @@ from topology.errors import RequestError
 if TYPE_CHECKING:
     from topology.plan import Plan
 
-__all__ = ["load_plan"]
+__all__ = ["load_document", "load_plan"]
 
 
 def load_plan(path: str) -> Plan:
@@ -23,6 +23,19 @@ def load_plan(path: str) -> Plan:
     """
     from topology.plan_json import plan_from_dict
 
+    document = load_document(path)
+    try:
+        return plan_from_dict(document)
+    except RequestError as problem:
+        raise RequestError(f"{path}: {problem}") from None
+
+
+def load_document(path: str) -> dict[str, Any]:
+    """Read the one object of a file, or of standard input (`-`), whatever its kind.
+
+    Raises:
+      RequestError: When the file cannot be read or holds no object.
+    """
     try:
         content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as problem:
@@ -30,10 +43,7 @@ def load_plan(path: str) -> Plan:
     document = _parse(content, path)
     if not isinstance(document, dict):
         raise RequestError(f"{path}: holds no object; save a plan by `gangplan place ... -o json`")
-    try:
-        return plan_from_dict(document)
-    except RequestError as problem:
-        raise RequestError(f"{path}: {problem}") from None
+    return document
 
 
 def _parse(content: bytes, path: str) -> Any:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ask_evictions",
+    "check_policy",
     "choose_groups",
     "find_keys",
     "parse_selector",
@@ -81,6 +82,24 @@ def ask_evictions(
     from optimizer.objective import PREEMPT_OBJECTIVE
 
     return {"preempt": True, "pdb": pdb or "soft", "objective": PREEMPT_OBJECTIVE}
+
+
+def check_policy(command: str, *, policy: str, pdb: str | None) -> None:
+    """Refuse a policy that has no meaning for a command or its other options.
+
+    Raises:
+      RequestError: `explain` is to compare, or kube-scheduler to hold disruption budgets hard.
+    """
+    if command == "explain" and policy == "compare":
+        raise RequestError(
+            "--policy compare: explain answers why, not how well; use place --policy compare, or "
+            "explain --policy replay"
+        )
+    if policy == "replay" and pdb == "hard":
+        raise RequestError(
+            "--pdb hard: kube-scheduler breaks disruption budgets where nothing else helps; leave "
+            "it out with --policy replay"
+        )
 
 
 def parse_selector(text: str) -> LabelSelector:

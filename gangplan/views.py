@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gangplan.comparison_view import show_comparison
 from gangplan.inspection import find_owner, find_owners, is_schedulable
 from gangplan.tables import count, format_share, format_table, shorten
 from optimizer.fragmentation import count_free_gpus
@@ -254,6 +255,8 @@ def show_plan(snapshot: Snapshot, plan: Plan, *, wide: bool) -> str:
     blocks = [format_table(headings, rows)]
     if plan.evictions:
         blocks.append(_show_evictions(snapshot, plan, wide=wide))
+    if plan.comparison is not None:
+        blocks.append(show_comparison(plan, plan.comparison, wide=wide))
     return "\n\n".join([*blocks, _show_quality(plan)])
 
 

@@ -16,11 +16,10 @@ from topology.model import NO_GROUP
 from topology.plan import Bound, Cause, ChosenDomain, Eviction, GroupPlan, PlacedPod
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from optimizer.problem import Problem, Unit
+    from optimizer.problem import Problem, Unit, UnitKey
     from optimizer.search.place import PlaceResult
-    from optimizer.search.preempt import PreemptResult
     from topology.model import Snapshot
     from topology.plan import Request
 
@@ -49,8 +48,12 @@ def describe_groups(
     problem: Problem,
     placed: Mapping[int, int],
     progress: Callable[[str], None],
+    cycles: Mapping[UnitKey, str] | None = None,
 ) -> tuple[GroupPlan, ...]:
-    """Write the entry of every group of the request, sorted by reference."""
+    """Write the entry of every group of the request, sorted by reference.
+
+    `cycles` holds what a scheduler said of the units that its own cycle left out.
+    """
     unplaced = [
         unit
         for unit in problem.units
@@ -59,7 +62,8 @@ def describe_groups(
     if unplaced:
         progress(f"explaining {len(unplaced)} groups that are not placed")
     explainer = Explainer(snapshot, request, problem, placed, [u.ref for u in unplaced])
-    causes = {unit.key: explainer.explain(unit) for unit in unplaced}
+    said = cycles or {}
+    causes = {unit.key: explainer.explain(unit, said.get(unit.key, "")) for unit in unplaced}
     entries: list[GroupPlan] = []
     for unit in problem.units:
         entries += _describe_unit(snapshot, problem, unit, placed, causes.get(unit.key))
@@ -235,11 +239,13 @@ def describe_bound(result: PlaceResult) -> Bound:
     return Bound(first.criterion, value * first.sign, 0.0, "optimal")
 
 
-def describe_evictions(snapshot: Snapshot, result: PreemptResult) -> tuple[Eviction, ...]:
-    """Write the entry of every victim, sorted by pod."""
+def describe_evictions(
+    snapshot: Snapshot, evictions: Iterable[tuple[int, str]]
+) -> tuple[Eviction, ...]:
+    """Write the entry of every victim, (pod, ref of what it goes for), in their order."""
     pods, groups = snapshot.pods, snapshot.groups
     found = []
-    for pod, preemptor in result.evictions:
+    for pod, preemptor in evictions:
         g = int(pods.group[pod])
         while g != NO_GROUP and groups[g].kind == "subgroup" and groups[g].parent != NO_GROUP:
             g = groups[g].parent

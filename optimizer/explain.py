@@ -105,14 +105,29 @@ class Explainer:
     _free: dict[Relax, NDArray[np.int64]] = field(default_factory=dict)
     _events: dict[object, tuple[dict[str, int], int]] = field(default_factory=dict)
 
-    def explain(self, unit: Unit) -> Cause:
-        """Return the cause of one unit of `unplaced`."""
-        cause = self._explain(unit)
+    def explain(self, unit: Unit, cycle: str = "") -> Cause:
+        """Return the cause of one unit of `unplaced`.
+
+        `cycle` is what a scheduler's own cycle said of it, "" where the search left it out.
+        """
+        cause = self._explain_cycle(unit, cycle) if cycle else self._explain(unit)
         root = unit.root.group
         if root == NO_GROUP or self.snapshot.groups[root].kind != "composite":
             return cause
         # Each of its groups will show this message.
         return replace(cause, message=f"composite group {unit.ref}: {cause.message}")
+
+    def _explain_cycle(self, unit: Unit, cycle: str) -> Cause:
+        """Say what stopped the scheduler, and whether another arrangement would do."""
+        if unit.has_quorum() and not unit.blocked and self._fits(unit, Relax()):
+            return Cause(
+                "fragmented",
+                f"kube-scheduler leaves it waiting: {cycle}; another choice of nodes has room for "
+                "it, which --policy optimize finds",
+                {"cycle": cycle},
+            )
+        cause = self._explain(unit)
+        return replace(cause, details={**cause.details, "cycle": cycle})
 
     def _explain(self, unit: Unit) -> Cause:
         if not unit.has_quorum():

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topology.levels import DomainColumn
-    from topology.model import Group, Snapshot, SpreadTerm
+    from topology.model import Group, PodSpec, Snapshot, SpreadTerm
 
 __all__ = [
     "ANTI_AFFINITY",
@@ -45,6 +45,8 @@ __all__ = [
     "Signature",
     "Spread",
     "build_interactions",
+    "carries_term",
+    "meets_term",
 ]
 
 ANTI_AFFINITY: Final = "node(s) didn't match pod anti-affinity rules"
@@ -315,6 +317,28 @@ def _count_rows(column: DomainColumn) -> int:
     return max(len(column.values), 1)
 
 
+def carries_term(spec: PodSpec, term: AffinityTerm | HostPort) -> bool:
+    """Tell whether a pod spec has an anti-affinity term, or asks for a host port."""
+    return term in (spec.anti_affinity if isinstance(term, AffinityTerm) else spec.host_ports)
+
+
+def meets_term(
+    snapshot: Snapshot, term: AffinityTerm | HostPort, kind: tuple[int, int, str]
+) -> bool:
+    """Tell whether a term selects pods of (spec, labels, namespace), or a port clashes."""
+    spec, labels, namespace = kind
+    if isinstance(term, AffinityTerm):
+        return (term.all_namespaces or namespace in term.namespaces) and matches_selector(
+            term.selector, snapshot.pods.label_sets[labels]
+        )
+    return any(
+        p.port == term.port
+        and p.protocol == term.protocol
+        and (p.ip == term.ip or ANY_IP in (p.ip, term.ip))
+        for p in snapshot.pods.specs[spec].host_ports
+    )
+
+
 @dataclass(slots=True)
 class _Builder:
     found: Interactions
@@ -347,25 +371,6 @@ class _Builder:
     def _namespace(self, pod: int) -> str:
         return self.snapshot.pods.refs[pod].partition("/")[0]
 
-    def _holds(self, term: AffinityTerm | HostPort, spec: int) -> bool:
-        own = self.snapshot.pods.specs[spec]
-        if isinstance(term, AffinityTerm):
-            return term in own.anti_affinity
-        return term in own.host_ports
-
-    def _matches(self, term: AffinityTerm | HostPort, kind: tuple[int, int, str]) -> bool:
-        spec, labels, namespace = kind
-        if isinstance(term, AffinityTerm):
-            return (term.all_namespaces or namespace in term.namespaces) and matches_selector(
-                term.selector, self.snapshot.pods.label_sets[labels]
-            )
-        return any(
-            p.port == term.port
-            and p.protocol == term.protocol
-            and (p.ip == term.ip or ANY_IP in (p.ip, term.ip))
-            for p in self.snapshot.pods.specs[spec].host_ports
-        )
-
     def _count(
         self,
         codes: NDArray[np.int32],
@@ -381,7 +386,7 @@ class _Builder:
 
     def _count_matched(self, term: AffinityTerm, column: DomainColumn) -> NDArray[np.int32]:
         size = _count_rows(column)
-        return self._count(column.codes, size, lambda kind: self._matches(term, kind))
+        return self._count(column.codes, size, lambda kind: meets_term(self.snapshot, term, kind))
 
     def _add_conflict(self, term: AffinityTerm | HostPort) -> None:
         if isinstance(term, AffinityTerm):
@@ -390,8 +395,10 @@ class _Builder:
         else:
             size = len(self.snapshot.nodes)
             codes = np.arange(size, dtype=np.int32)
-        holders = self._count(codes, size, lambda kind: self._holds(term, kind[0]))
-        matched = self._count(codes, size, lambda kind: self._matches(term, kind))
+        holders = self._count(
+            codes, size, lambda kind: carries_term(self.snapshot.pods.specs[kind[0]], term)
+        )
+        matched = self._count(codes, size, lambda kind: meets_term(self.snapshot, term, kind))
         self.found.conflicts.append(Conflict(term, codes, holders, matched))
 
     def _add_spreads(self, specs: Iterable[int]) -> None:
@@ -430,8 +437,8 @@ class _Builder:
         spec, labels, namespace = kind
         holds = matched = spreads = spread_matched = attracts = 0
         for t, conflict in enumerate(self.found.conflicts):
-            holds |= self._holds(conflict.term, spec) << t
-            matched |= self._matches(conflict.term, kind) << t
+            holds |= carries_term(self.snapshot.pods.specs[spec], conflict.term) << t
+            matched |= meets_term(self.snapshot, conflict.term, kind) << t
         for t, spread in enumerate(self.found.spreads):
             own = spread.spec == spec and spread.namespace == namespace
             spreads |= own << t
@@ -448,7 +455,7 @@ class _Builder:
             if standing.any():
                 allowed &= standing[column.codes] > 0
                 self.found.conditional_specs.add(spec)
-            elif self._matches(term, kind):
+            elif meets_term(self.snapshot, term, kind):
                 affine.append(term.key)
                 attracts |= 1 << self._find_attraction(term, column)
                 if self._is_met_by_others(term):
@@ -472,7 +479,8 @@ class _Builder:
             for p in self.wanted.tolist()
         }
         return any(
-            self._matches(term, kind) and term not in pods.specs[kind[0]].affinity for kind in kinds
+            meets_term(self.snapshot, term, kind) and term not in pods.specs[kind[0]].affinity
+            for kind in kinds
         )
 
     def _find_attraction(self, term: AffinityTerm, column: DomainColumn) -> int:

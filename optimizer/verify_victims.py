@@ -115,7 +115,7 @@ def _check_victim(replay: Replay, plan: Plan, eviction: Eviction, p: int) -> Non
 
 def _spares_nobody(request: Request) -> bool:
     """Tell whether a plan is what kube-scheduler would do, which knows no protected pods."""
-    return getattr(request, "policy", "optimize") == "replay"
+    return request.policy == "replay"
 
 
 def _check_preemptions(

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from topology.model import AffinityTerm, Budget, Snapshot
 
 __all__ = [
+    "BudgetIndex",
     "Victim",
     "VictimCost",
     "count_cost",
     "explain_no_preemption",
+    "find_root",
     "find_victims",
     "remove_pods",
     "sees_groups",
@@ -163,6 +165,7 @@ def find_victims(
     with_groups: bool = True,
     kept_roots: frozenset[int] = frozenset(),
     attractive: Sequence[AffinityTerm] = (),
+    spares_kept: bool = True,
 ) -> tuple[Victim, ...]:
     """Return every unit that a preemptor of priority `below` may evict, by first pod.
 
@@ -173,6 +176,8 @@ def find_victims(
       kept_roots: Root groups that are not touched, because a plan adds pods to them.
       attractive: Required affinity terms of what is planned; what they select is not evicted, so
         that nobody loses the company it asks for.
+      spares_kept: Leave alone DaemonSet and static pods and those whose API says so, which
+        kube-scheduler itself does not.
     """
     members = _Members(snapshot, with_groups)
     found = []
@@ -181,7 +186,7 @@ def find_victims(
         seen = priority if with_groups else int(snapshot.pods.priority[pods[0]])
         if seen >= below or members.root_of(pods[0]) in kept_roots:
             continue
-        if not all(members.may_go(p) for p in pods):
+        if spares_kept and not all(members.may_go(p) for p in pods):
             continue
         if any(selects(snapshot, term, p) for term in attractive for p in pods):
             continue
@@ -215,7 +220,7 @@ class _Members:
             for path in self._above
         ]
         self._evictable = [all(groups[h].evictable for h in path) for path in self._above]
-        self._budgets: dict[tuple[int, str], list[int]] = {}
+        self._budgets = BudgetIndex(snapshot)
 
     def units(self) -> list[tuple[tuple[int, int], list[int]]]:
         """Return (identity, running pods) of every unit, terminating pods left out."""
@@ -244,22 +249,37 @@ class _Members:
     def count_budgets(self, pods: Iterable[int]) -> tuple[tuple[int, int], ...]:
         counts: dict[int, int] = {}
         for pod in pods:
-            for b in self._covering(pod):
+            for b in self._budgets.covering(pod):
                 counts[b] = counts.get(b, 0) + 1
         return tuple(sorted(counts.items()))
 
-    def _covering(self, pod: int) -> list[int]:
-        table, budgets = self.snapshot.pods, self.snapshot.budgets
+
+class BudgetIndex:
+    """Which disruption budgets cover a pod."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._found: dict[tuple[int, str], list[int]] = {}
+
+    def covering(self, pod: int) -> list[int]:
+        """Return the budgets (indices) that a disruption of a pod counts against."""
+        table, budgets = self._snapshot.pods, self._snapshot.budgets
         namespace, _, name = table.refs[pod].partition("/")
         key = (int(table.labels[pod]), namespace)
-        if key not in self._budgets:
-            self._budgets[key] = [
+        if key not in self._found:
+            self._found[key] = [
                 b
                 for b, budget in enumerate(budgets)
                 if budget.ref.partition("/")[0] == namespace
                 and matches_selector(budget.selector, table.label_sets[key[0]])
             ]
-        return [b for b in self._budgets[key] if name not in budgets[b].disrupted]
+        return [b for b in self._found[key] if name not in budgets[b].disrupted]
+
+
+def find_root(snapshot: Snapshot, pod: int) -> int:
+    """Return the root group of a pod, NO_GROUP for one of no group."""
+    g = int(snapshot.pods.group[pod])
+    return NO_GROUP if g == NO_GROUP else _climb(snapshot, g)[-1]
 
 
 def _climb(snapshot: Snapshot, g: int) -> list[int]:

@@ -19,6 +19,7 @@ __all__ = [
     "Cause",
     "CauseName",
     "ChosenDomain",
+    "Comparison",
     "Eviction",
     "GroupPlan",
     "Move",
@@ -67,6 +68,8 @@ class Request:
     """hard: evictions never exceed what a disruption budget allows."""
     drain_unit: Literal["group", "pod"] = "group"
     """group: an `all` group leaves a drained node as a whole."""
+    policy: Literal["optimize", "replay", "compare"] = "optimize"
+    """optimize: search; replay: do as kube-scheduler of the release would; compare: both."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the `request` object of the contract."""
@@ -79,6 +82,7 @@ class Request:
             "seed": self.seed,
             "effort": self.effort,
             "assumeGangs": self.assume_gangs,
+            "policy": self.policy,
         }
 
 
@@ -271,6 +275,19 @@ class Verification:
 
 
 @dataclass(frozen=True, slots=True)
+class Comparison:
+    """What kube-scheduler itself would do with the same question, and what the search saves."""
+
+    replay: Plan
+    saved: Mapping[str, int]
+    """Criterion -> gain of the search: placed more, or evicted less."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the `comparison` object: the other Plan and the gains."""
+        return {"replay": self.replay.to_dict(), "saved": dict(sorted(self.saved.items()))}
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A whole answer, ready to be shown, stored or verified again."""
 
@@ -287,6 +304,8 @@ class Plan:
     warnings: tuple[str, ...] = ()
     errors: tuple[ObjectError, ...] = ()
     verification: Verification | None = None
+    comparison: Comparison | None = None
+    """With policy compare: the replayed plan beside this one."""
 
     def with_verification(self, verification: Verification) -> Plan:
         """Return the plan with the verdict written in."""
@@ -312,4 +331,5 @@ class Plan:
                 for e in self.errors
             ],
             "verification": None if self.verification is None else self.verification.to_dict(),
+            **({} if self.comparison is None else {"comparison": self.comparison.to_dict()}),
         }

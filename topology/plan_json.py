@@ -17,6 +17,7 @@ from topology.plan import (
     Cause,
     CauseName,
     ChosenDomain,
+    Comparison,
     Eviction,
     GroupPlan,
     Move,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["plan_from_dict"]
 
 _COMMANDS = ("explain", "place", "preempt", "repack")
+_POLICIES = ("optimize", "replay", "compare")
 _MISSING = object()
 
 
@@ -50,6 +52,9 @@ class _Fields:
 
     def at(self, key: str) -> str:
         return f"{self._path}.{key}" if self._path else key
+
+    def has(self, key: str) -> bool:
+        return key in self._value
 
     def raw(self, key: str) -> Any:
         value = self._value.get(key, _MISSING)
@@ -135,10 +140,13 @@ def plan_from_dict(document: Mapping[str, Any]) -> Plan:
       RequestError: A field is missing, has a wrong type or an unknown value; one line, with its
         path in the document.
     """
-    top = _Fields(document, "")
+    return _read_plan(_Fields(document, ""))
+
+
+def _read_plan(top: _Fields) -> Plan:
     for key, wanted in (("apiVersion", API_VERSION), ("kind", "Plan")):
         if top.text(key) != wanted:
-            raise _error(key, wanted, top.text(key))
+            raise _error(top.at(key), wanted, top.text(key))
     return Plan(
         request=_read_request(top),
         snapshot=top.mapping("snapshot"),
@@ -151,7 +159,14 @@ def plan_from_dict(document: Mapping[str, Any]) -> Plan:
         warnings=top.texts("warnings"),
         errors=top.children("errors", _read_object_error),
         verification=_read_verification(top),
+        comparison=_read_comparison(top.child("comparison")) if top.has("comparison") else None,
     )
+
+
+def _read_comparison(fields: _Fields) -> Comparison:
+    replay = _read_plan(fields.child("replay"))
+    saved = fields.child("saved")
+    return Comparison(replay, {name: saved.whole(name) for name in fields.mapping("saved")})
 
 
 def _read_request(top: _Fields) -> Request:
@@ -168,6 +183,7 @@ def _read_request(top: _Fields) -> Request:
         pdb=fields.one_of("pdb", ("soft", "hard")) if "pdb" in top.raw("request") else "soft",
         release=top.child("snapshot").text("release"),
         assume_gangs=fields.flag("assumeGangs") if "assumeGangs" in top.raw("request") else True,
+        policy=fields.one_of("policy", _POLICIES) if fields.has("policy") else "optimize",
     )
 
 

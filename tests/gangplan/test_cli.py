@@ -61,6 +61,11 @@ def flawed(tmp_path: Path) -> str:
         pytest.param(["preempt", VICTIMS, "--group", "work/wide"], 0, id="preempt"),
         pytest.param(["place", VICTIMS, "--preempt", "--pdb", "hard"], 0, id="place --preempt"),
         pytest.param(["explain", VICTIMS, "--preempt"], 0, id="explain --preempt"),
+        pytest.param(["place", RACKS, "--policy", "replay"], 0, id="replay"),
+        pytest.param(
+            ["preempt", VICTIMS, "--group", "work/wide", "--policy", "compare"], 0, id="compare"
+        ),
+        pytest.param(["explain", QUORUM, "--policy", "replay"], 0, id="explain the scheduler"),
         pytest.param(["place", QUORUM, "--exit-status"], 3, id="not placed, asked for"),
         pytest.param(["place", QUORUM, "--exit-status", "--group", "work/ok"], 0, id="placed"),
         pytest.param([], 2, id="no command"),
@@ -83,6 +88,13 @@ def flawed(tmp_path: Path) -> str:
             ["place", VICTIMS, "--preempt", "--objective", "max:victimPods"],
             2,
             id="as many victims as can be",
+        ),
+        pytest.param(["explain", RACKS, "--policy", "compare"], 2, id="explain compares nothing"),
+        pytest.param(["place", RACKS, "--policy", "guess"], 2, id="no such policy"),
+        pytest.param(
+            ["place", VICTIMS, "--preempt", "--pdb", "hard", "--policy", "replay"],
+            2,
+            id="kube-scheduler holds no budget hard",
         ),
         pytest.param(["verify", RACKS], 2, id="no plan"),
         pytest.param(["verify", RACKS, "--plan", "nowhere.json"], 2, id="no such plan"),

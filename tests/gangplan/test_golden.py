@@ -31,6 +31,18 @@ GOLDEN = ROOT / "golden"
             "preempt-pdb-two-domains",
             id="preempt",
         ),
+        pytest.param(
+            "preempt-compare.txt",
+            "preempt --group work/wide --policy compare",
+            "preempt-pdb-two-domains",
+            id="preempt --policy compare",
+        ),
+        pytest.param(
+            "place-replay.json",
+            "place --policy replay",
+            "place-fragmented-racks",
+            id="place --policy replay, JSON",
+        ),
     ],
 )
 def test_answer(file: str, command: str, case: str, tmp_path: Path, update_golden: bool) -> None:
@@ -43,3 +55,15 @@ def test_answer(file: str, command: str, case: str, tmp_path: Path, update_golde
         (GOLDEN / file).write_bytes(found.read_bytes())
         pytest.skip(f"{file} was written anew")
     assert found.read_text() == (GOLDEN / file).read_text()
+
+
+def test_report(tmp_path: Path, update_golden: bool) -> None:
+    snapshot = str(ROOT / "cases/preempt-pdb-two-domains/snapshot.yaml")
+    plan, page = tmp_path / "plan.json", tmp_path / "report.html"
+    assert run(["preempt", "--group", "work/wide", snapshot, "--quiet", "-O", str(plan)]) == 0
+    assert run(["report", str(plan), "--snapshot", snapshot, "-O", str(page)]) == 0
+    golden = GOLDEN / "report.html"
+    if update_golden:
+        golden.write_bytes(page.read_bytes())
+        pytest.skip("report.html was written anew")
+    assert page.read_text() == golden.read_text()

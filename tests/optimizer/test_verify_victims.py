@@ -11,7 +11,7 @@ from plan_builders import broken_rules, make_plan
 
 from optimizer.verify import verify_plan
 from topology.model import PODS, Budget, LabelSelector, Phase, PodFlag, Requirement
-from topology.plan import Eviction, Move, Request
+from topology.plan import Eviction, Move
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -479,8 +479,6 @@ def test_every_broken_rule_is_caught(
 )
 def test_replay_spares_nobody(flag: PodFlag) -> None:
     """53: nothing but its priority protects a pod from kube-scheduler, and a replay says so."""
-    if not hasattr(Request(), "policy"):
-        pytest.skip("no replay in this version")
     snapshot = crowded(victim={"flags": flag})
     assert broken_rules(verify_plan(snapshot, plan_of(snapshot, policy="replay"))) == []
 

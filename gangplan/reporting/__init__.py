@@ -1,0 +1,1 @@
+"""Answers as one page with pictures, and each picture as a file."""
