@@ -64,6 +64,10 @@ _NAMESPACED: Final = frozenset(
         ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
         ("jobset.x-k8s.io", "JobSet"),
         ("batch", "Job"),
+        ("ray.io", "RayCluster"),
+        ("ray.io", "RayJob"),
+        ("ray.io", "RayService"),
+        ("gangplan", "RayPlacementGroup"),
     }
 )
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,252}\Z")

@@ -6,7 +6,9 @@ What is wrong with one object costs that object alone and is reported in `Snapsh
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from data.collect import Collection, collect, decode_pod, find_ref
 from data.decode import read_items
@@ -23,12 +25,15 @@ from data.importers.coscheduling import import_coscheduling
 from data.importers.dra import count_devices
 from data.importers.jobset import import_jobset
 from data.importers.kai import import_kai
+from data.importers.kuberay import import_kuberay
 from data.importers.kueue import import_kueue
 from data.importers.lws import import_lws
+from data.importers.placement_groups import import_placement_groups
 from data.importers.pod_spec import SpecBuilder
 from data.importers.pods import read_pod
 from data.importers.volcano import import_volcano
 from data.importers.workload import import_workload
+from data.remote import fetch_all, is_remote
 from topology.assemble import assemble_snapshot
 from topology.errors import SnapshotError
 
@@ -37,7 +42,7 @@ if TYPE_CHECKING:
 
     from topology.model import ObjectError, PodSpec, Snapshot
 
-__all__ = ["format_error", "read_snapshot"]
+__all__ = ["format_error", "read_objects", "read_snapshot"]
 
 # A pod belongs to the first that claims it.
 _IMPORTERS: Final = (
@@ -48,6 +53,8 @@ _IMPORTERS: Final = (
     import_kueue,
     import_lws,
     import_jobset,
+    import_kuberay,
+    import_placement_groups,
 )
 _MANIFEST: Final = "manifest.json"
 _LISTED_KINDS: Final = 5
@@ -66,6 +73,7 @@ def read_snapshot(
     Args:
       paths: Files of Kubernetes objects (JSON or YAML, plain or gzip), KAI snapshot ZIPs, folders
         of such files, "-" for standard input; or a single folder that `gangplan snapshot` wrote.
+        Each may be a URI (`s3://…`, `gs://…`, `file://…`).
       strict: Refuse the snapshot if any object is invalid.
       pod_labels: Label keys of pods to keep besides those that some selector mentions. A stored
         snapshot has those that were kept when it was written.
@@ -77,6 +85,9 @@ def read_snapshot(
     Raises:
       SnapshotError: A file cannot be read, nothing usable is left, or `strict` and an error.
     """
+    if any(is_remote(path) for path in paths):
+        with fetch_all(paths) as local:
+            return read_snapshot(local, strict=strict, pod_labels=pod_labels, progress=progress)
     stored = [p for p in paths if os.path.isfile(os.path.join(p, _MANIFEST))]
     if stored and len(paths) > 1:
         raise SnapshotError(
@@ -95,6 +106,18 @@ def read_snapshot(
             "--strict refuses them)"
         )
     return snapshot
+
+
+def read_objects(objects: Sequence[Any], *, pod_labels: Iterable[str] = ()) -> Snapshot:
+    """Read plain Kubernetes objects (or Lists of them), as YAML or JSON gives them.
+
+    Raises:
+      SnapshotError: None of them is of use.
+    """
+    found = Collection()
+    for item in objects:
+        collect(read_items(msgspec.json.encode(item), "manifest"), found, expects_objects=True)
+    return _build(found, pod_labels, lambda line: None)
 
 
 def format_error(error: ObjectError) -> str:

@@ -23,6 +23,7 @@ from gangplan.api import (
     report,
     to_pandas,
     verify,
+    whatif,
     write_snapshot,
 )
 from topology.errors import GangplanError, RequestError, SnapshotError
@@ -44,5 +45,6 @@ __all__ = [
     "report",
     "to_pandas",
     "verify",
+    "whatif",
     "write_snapshot",
 ]

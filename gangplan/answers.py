@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "describe_size",
+    "find_form",
     "open_streams",
     "print_answer",
     "read_input",
@@ -58,6 +59,14 @@ def read_input(
     return snapshot
 
 
+def find_form(form: FormatName | None, output: Path | None) -> FormatName:
+    """Return the form asked for, else what the ending of a file says, else table."""
+    if form is not None:
+        return form
+    endings: dict[str, FormatName] = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
+    return endings.get(output.suffix, "table") if output is not None else "table"
+
+
 def print_answer(
     form: FormatName | None,
     output: Path | None,
@@ -67,9 +76,7 @@ def print_answer(
     names: Callable[[], Sequence[str]],
 ) -> None:
     """Print the answer in the form asked for; `table` takes whether it is to be wide."""
-    if form is None:
-        endings: dict[str, FormatName] = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
-        form = endings.get(output.suffix, "table") if output is not None else "table"
+    form = find_form(form, output)
     if form in ("json", "yaml"):
         from data.encode import to_json, to_yaml
 

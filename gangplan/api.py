@@ -6,16 +6,17 @@ Heavy modules are imported inside the verb that needs them, so `import gangplan`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from os import PathLike
 
     import networkx as nx
     import pyarrow as pa
 
     from gangplan.inspection import Inspection
+    from ray_jobs.whatif import WhatIf
     from topology.model import Snapshot
     from topology.plan import Plan, Request, Verification
 
@@ -33,6 +34,7 @@ __all__ = [
     "report",
     "to_pandas",
     "verify",
+    "whatif",
     "write_snapshot",
 ]
 
@@ -142,6 +144,43 @@ def explain(
     from ray_jobs.pipeline import make_plan
 
     return make_plan(snapshot, _build_request(snapshot, "explain", groups, options), progress)
+
+
+def whatif(
+    snapshot: Snapshot,
+    scenarios: str | PathLike[str] | Sequence[Mapping[str, Any]],
+    groups: Sequence[str] | None = None,
+    *,
+    workers: str | int | None = None,
+    progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> WhatIf:
+    """Answer one question for many variants of a fleet.
+
+    Args:
+      snapshot: Read whole; never changed.
+      scenarios: A scenarios file, or its scenarios as dictionaries (docs/whatif.md).
+      groups: References to plan for; None: everything pending.
+      workers: None: in this process; a number of local Ray workers, "auto", or an address.
+      progress: Called with a line now and then.
+      options: As for `place`.
+
+    Returns:
+      `base`, the answer for the snapshot as it is, and `answers`, one for each scenario, with a
+      `row` of sums and a verified `plan`; one that cannot be carried out has an `error` instead.
+
+    Raises:
+      RequestError: When the file or the request is of no use.
+    """
+    from data.scenarios.read import expand_scenarios, read_scenarios
+    from ray_jobs.whatif import answer_scenarios
+
+    if isinstance(scenarios, str | PathLike):
+        asked = read_scenarios(str(scenarios), snapshot)
+    else:
+        asked = expand_scenarios([dict(entry) for entry in scenarios], snapshot)
+    request = _build_request(snapshot, "place", groups, options)
+    return answer_scenarios(snapshot, asked, request, workers=workers, progress=progress)
 
 
 def _build_request(

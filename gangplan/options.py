@@ -30,6 +30,7 @@ __all__ = [
     "Selector",
     "Snapshots",
     "Strict",
+    "Workers",
 ]
 
 FormatName = Literal["table", "wide", "json", "yaml", "name"]
@@ -159,4 +160,14 @@ Quiet = Annotated[
 ]
 NoColor = Annotated[
     bool, typer.Option("--no-color", envvar="GANGPLAN_NO_COLOR", help="No colours.")
+]
+Workers = Annotated[
+    str | None,
+    typer.Option(
+        envvar="GANGPLAN_WORKERS",
+        metavar="N|auto|ADDRESS",
+        help="Fan out on Ray: so many local processes, all of the cluster this runs in (auto), or "
+        "a cluster's address. Default: this process alone, without Ray.",
+        show_default=False,
+    ),
 ]

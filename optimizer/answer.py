@@ -49,24 +49,28 @@ def describe_groups(
     placed: Mapping[int, int],
     progress: Callable[[str], None],
     cycles: Mapping[UnitKey, str] | None = None,
+    *,
+    causes: bool = True,
 ) -> tuple[GroupPlan, ...]:
     """Write the entry of every group of the request, sorted by reference.
 
-    `cycles` holds what a scheduler said of the units that its own cycle left out.
+    `cycles` holds what a scheduler said of the units that its own cycle left out. Without `causes`
+    nothing says why a group is not placed, which takes longest.
     """
     unplaced = [
         unit
         for unit in problem.units
         if not (_is_idle(unit) or any(p in placed for t in unit.tasks for p in t.pods))
     ]
-    if unplaced:
+    why: dict[UnitKey, Cause] = {}
+    if unplaced and causes:
         progress(f"explaining {len(unplaced)} groups that are not placed")
-    explainer = Explainer(snapshot, request, problem, placed, [u.ref for u in unplaced])
-    said = cycles or {}
-    causes = {unit.key: explainer.explain(unit, said.get(unit.key, "")) for unit in unplaced}
+        explainer = Explainer(snapshot, request, problem, placed, [u.ref for u in unplaced])
+        said = cycles or {}
+        why = {unit.key: explainer.explain(unit, said.get(unit.key, "")) for unit in unplaced}
     entries: list[GroupPlan] = []
     for unit in problem.units:
-        entries += _describe_unit(snapshot, problem, unit, placed, causes.get(unit.key))
+        entries += _describe_unit(snapshot, problem, unit, placed, why.get(unit.key))
     return tuple(sorted(entries, key=lambda e: e.group))
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "BudgetIndex",
     "Victim",
     "VictimCost",
+    "count_budgets",
     "count_cost",
     "explain_no_preemption",
     "find_root",
@@ -197,6 +198,11 @@ def find_victims(
         budgets = members.count_budgets(on_nodes)
         found.append(Victim(on_nodes, unit, priority, gpus, budgets))
     return tuple(found)
+
+
+def count_budgets(snapshot: Snapshot, pods: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Return (index into `Snapshot.budgets`, how many of the pods count against it)."""
+    return _Members(snapshot, with_groups=True).count_budgets(pods)
 
 
 def selects(snapshot: Snapshot, term: AffinityTerm, pod: int) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from optimizer.answer import (
     assign_pods,
     count_criteria,
@@ -14,29 +16,45 @@ from optimizer.answer import (
     find_conditions,
     find_idle,
 )
+from optimizer.drain import drain_nodes, owner_ref
 from optimizer.problem import build_problem
 from optimizer.replay.compare import count_savings, score_plan
 from optimizer.replay.queue import replay_queue
 from optimizer.search.place import search_placement
 from optimizer.search.preempt import search_preemption
 from optimizer.verify import verify_plan
+from optimizer.victims import count_budgets
 from topology.errors import RequestError
 from topology.graph import check_topology
 from topology.model import PodFlag
 from topology.plan import Bound, Comparison, Eviction, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from optimizer.drain import Drained
     from optimizer.problem import Problem, UnitKey
+    from optimizer.search.place import PlaceResult
     from topology.model import Snapshot
     from topology.plan import Request
 
-__all__ = ["make_plan"]
+__all__ = [
+    "Found",
+    "check_groups",
+    "count_drained",
+    "finish_plan",
+    "join_groups",
+    "make_plan",
+    "prove_nothing",
+]
 
 
 def make_plan(
-    snapshot: Snapshot, request: Request, progress: Callable[[str], None] | None = None
+    snapshot: Snapshot,
+    request: Request,
+    progress: Callable[[str], None] | None = None,
+    *,
+    ran: Collection[str] = (),
 ) -> Plan:
     """Answer `place`, `preempt` or `explain` for a snapshot.
 
@@ -44,6 +62,7 @@ def make_plan(
       snapshot: Read whole; never changed.
       request: What to plan, by which objective, how hard.
       progress: Called with a line now and then.
+      ran: Pods that wait because something was taken from under them; they go first.
 
     Returns:
       A plan with the verdict of the independent verifier in `verification`.
@@ -52,25 +71,48 @@ def make_plan(
       RequestError: The request names a group that does not exist or a criterion that is unknown.
     """
     say = progress or (lambda _: None)
-    _check_groups(snapshot, request)
-    plan = _answer(snapshot, request, _search(snapshot, request, say), say)
+    check_groups(snapshot, request)
+    if request.drain or ran:
+        found = _search_again(snapshot, request, ran, say)
+    else:
+        found = _search(snapshot, request, say)
+    plan = finish_plan(snapshot, request, found, say)
     return _compare(snapshot, request, plan, say) if request.policy == "compare" else plan
 
 
-def _answer(
-    snapshot: Snapshot, request: Request, found: _Found, say: Callable[[str], None]
+def finish_plan(
+    snapshot: Snapshot,
+    request: Request,
+    found: Found,
+    say: Callable[[str], None],
+    *,
+    for_sums: bool = False,
 ) -> Plan:
-    """Put what a search found into names, and verify it."""
+    """Put what a search found into names, and verify it.
+
+    Args:
+      snapshot: The one that was asked.
+      request: What was asked.
+      found: Placements, victims and their problem.
+      say: Called with a line now and then.
+      for_sums: Leave out what takes long and is only read: causes and the digest.
+    """
     from data.digest import digest_snapshot
 
     groups = describe_groups(
-        found.after, request, found.problem, found.placed, say, cycles=found.cycles
+        found.after,
+        request,
+        found.problem,
+        found.placed,
+        say,
+        found.cycles,
+        causes=not for_sums,
     )
     counted = [g for g in snapshot.groups if g.kind == "group"]
     plan = Plan(
         request=request,
         snapshot={
-            "digest": digest_snapshot(snapshot),
+            "digest": "" if for_sums else digest_snapshot(snapshot),
             "release": request.release,
             "nodes": len(snapshot.nodes),
             "pods": len(snapshot.pods),
@@ -81,14 +123,19 @@ def _answer(
         criteria={**count_criteria(found.after, groups, found.placed), **found.cost},
         bound=found.bound,
         conditional=find_conditions(snapshot, found.problem),
-        warnings=(*snapshot.warnings, *check_topology(snapshot), *find_idle(found.problem)),
+        warnings=(
+            *snapshot.warnings,
+            *check_topology(snapshot),
+            *find_idle(found.problem),
+            *found.warnings,
+        ),
         errors=snapshot.errors,
     )
     say("verifying the plan")
     return plan.with_verification(verify_plan(snapshot, plan))
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """What a search says, in indices."""
 
     after: Snapshot
@@ -99,40 +146,105 @@ class _Found(NamedTuple):
     bound: Bound
     evictions: tuple[Eviction, ...] = ()
     cost: Mapping[str, int] = {}
+    warnings: tuple[str, ...] = ()
     cycles: Mapping[UnitKey, str] = {}
     """What kube-scheduler's own cycles said of units that they left out."""
 
 
-def _search(snapshot: Snapshot, request: Request, say: Callable[[str], None]) -> _Found:
+def _search(
+    snapshot: Snapshot,
+    request: Request,
+    say: Callable[[str], None],
+    placed: Mapping[int, int] | None = None,
+) -> Found:
+    """Search for the request; pods of `placed` have their nodes already and are part of it."""
     problem = build_problem(snapshot, request)
+    if placed:
+        left = build_problem(snapshot, request, placed=placed)
+        more = search_placement(left, request, say)
+        return Found(snapshot, problem, {**placed, **assign_pods(left, more)}, prove_nothing(more))
     if request.policy == "replay":
         return _replay(snapshot, request, problem, say)
     if not request.preempt:
         placing = search_placement(problem, request, say)
-        return _Found(snapshot, problem, assign_pods(problem, placing), describe_bound(placing))
+        return Found(snapshot, problem, assign_pods(problem, placing), describe_bound(placing))
     result = search_preemption(snapshot, request, problem, say)
     if result.evictions:
         problem = build_problem(result.after, request)
     evictions = describe_evictions(snapshot, result.evictions)
-    return _Found(
+    return Found(
         result.after, problem, result.placed, result.bound, evictions, result.cost.to_criteria()
     )
 
 
+def prove_nothing(result: PlaceResult) -> Bound:
+    """Of a plan made in turns nothing is proven."""
+    return Bound(describe_bound(result).criterion, None, None, "none")
+
+
+def _search_again(
+    snapshot: Snapshot, request: Request, ran: Collection[str], say: Callable[[str], None]
+) -> Found:
+    """Place what a drain takes away, and what ran before, along with what is asked for.
+
+    All are placed together; where that leaves some of what ran without a node, it is placed alone
+    first.
+    """
+    drained = drain_nodes(snapshot, request)
+    request = join_groups(request, drained.groups)
+    found = _search(drained.after, request, say)
+    pods = drained.after.pods
+    names = {*ran, *(eviction.pod for eviction in drained.evictions)}
+    back = {p for p in np.flatnonzero(pods.is_pending).tolist() if pods.refs[p] in names}
+    if not back <= found.placed.keys():
+        say("placing what ran before first")
+        alone = sorted({owner_ref(drained.after, p) for p in back})
+        problem = build_problem(drained.after, request, only=alone)
+        first = assign_pods(problem, search_placement(problem, request, say))
+        if back & first.keys() > back & found.placed.keys():
+            found = _search(drained.after, request, say, first)
+    return found._replace(
+        evictions=(*drained.evictions, *found.evictions),
+        cost={**found.cost, **count_drained(snapshot, drained, found.evictions)},
+        warnings=drained.warnings,
+    )
+
+
+def join_groups(request: Request, more: Sequence[str]) -> Request:
+    """Return the request with more groups to place, where it names any."""
+    if request.groups is None:
+        return request
+    return replace(request, groups=tuple(sorted({*request.groups, *more})))
+
+
+def count_drained(
+    snapshot: Snapshot, drained: Drained, others: Sequence[Eviction] = ()
+) -> dict[str, int]:
+    """Count what a drain and other evictions together take from disruption budgets."""
+    evictions = (*drained.evictions, *others)
+    index = {ref: p for p, ref in enumerate(snapshot.pods.refs)} if evictions else {}
+    counts = count_budgets(snapshot, [index[e.pod] for e in evictions]) if evictions else ()
+    return {
+        "pdbViolations": sum(
+            max(0, count - max(snapshot.budgets[b].allowed, 0)) for b, count in counts
+        )
+    }
+
+
 def _replay(
     snapshot: Snapshot, request: Request, problem: Problem, say: Callable[[str], None]
-) -> _Found:
+) -> Found:
     result = replay_queue(snapshot, request, problem, say)
     if result.evictions:
         problem = build_problem(result.after, request)
-    return _Found(
+    return Found(
         result.after,
         problem,
         result.placed,
         Bound("gpusPlaced", None, None, "none"),
         describe_evictions(snapshot, result.evictions),
         result.cost.to_criteria() if request.preempt else {},
-        result.messages,
+        cycles=result.messages,
     )
 
 
@@ -141,7 +253,7 @@ def _compare(snapshot: Snapshot, request: Request, plan: Plan, say: Callable[[st
     asked = replace(request, policy="replay")
     problem = build_problem(snapshot, request)
     found = _replay(snapshot, asked, problem, say)
-    replayed = _answer(snapshot, asked, found, say)
+    replayed = finish_plan(snapshot, asked, found, say)
     if score_plan(problem, request, replayed) > score_plan(problem, request, plan):
         # The scheduler may evict what the search spares; only a plan of the search's rules will do.
         adopted = replace(replayed, request=request)
@@ -152,7 +264,12 @@ def _compare(snapshot: Snapshot, request: Request, plan: Plan, say: Callable[[st
     return replace(plan, comparison=Comparison(replayed, count_savings(plan, replayed)))
 
 
-def _check_groups(snapshot: Snapshot, request: Request) -> None:
+def check_groups(snapshot: Snapshot, request: Request) -> None:
+    """Refuse a request for a group that is not there.
+
+    Raises:
+      RequestError: Its reference.
+    """
     if request.groups is None:
         return
     known = {g.ref for g in snapshot.groups}

@@ -73,6 +73,8 @@ class Answer:
             case "podOn":
                 (node,) = (p["node"] for p in pods if p["pod"] == want["pod"])
                 assert node in want.get("anyOf", [want.get("node")])
+            case "evicted":
+                assert {e["pod"] for e in self.plan["evictions"]} == set(want["exactly"])
             case "victims":
                 gone = {e["pod"] for e in self.plan["evictions"]}
                 assert gone == set(want.get("exactly", [] if "none" in want else gone))

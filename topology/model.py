@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ _GPU_NAMES: Final = frozenset(
 )
 
 
+@lru_cache(maxsize=4096)
 def is_gpu(resource: str) -> bool:
     """Tell whether one unit of a resource is one whole accelerator.
 

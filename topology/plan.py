@@ -66,6 +66,8 @@ class Request:
     """Hold groups whose atomicity the importer inferred to it."""
     pdb: Literal["soft", "hard"] = "soft"
     """hard: evictions never exceed what a disruption budget allows."""
+    drain: tuple[str, ...] = ()
+    """Nodes whose pods have to leave."""
     drain_unit: Literal["group", "pod"] = "group"
     """group: an `all` group leaves a drained node as a whole."""
     policy: Literal["optimize", "replay", "compare"] = "optimize"

@@ -18,7 +18,7 @@ from optimizer.kernels.runtime import TRACES
 
 Array = jax.Array | np.ndarray
 
-__all__ = ["LatticeTensors", "roll_out_lattice"]
+__all__ = ["LatticeTensors", "roll_out_lattice", "roll_out_variants"]
 
 NO_DOMAIN = -1
 MAX_SCORE = 2**20
@@ -42,22 +42,9 @@ class _Step(NamedTuple):
     slots: tuple[jax.Array, ...]  # Z times i32[C, D]
 
 
-@jax.jit
-def roll_out_lattice(
+def _roll_out(
     fleet: LatticeTensors, orders: Array, tightness: Array, ranks: Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Place gangs in many orders at once.
-
-    Args:
-      fleet: The same for all candidates.
-      orders: i32[G, C] kind of the g-th gang of each candidate; a padding kind is never placed.
-      tightness: i32[C] weight of the room left in a domain: 1 is best fit, 0 ignores it.
-      ranks: i32[C, D] a permutation below `tie_steps`: which of equal domains comes first.
-
-    Returns:
-      i32[G, C] chosen domain or NO_DOMAIN, and i32[C, D] slots of the finest size left.
-    """
-    TRACES["lattice"] += 1
     num_sizes = fleet.slots.shape[1]
     num_candidates = orders.shape[1]
     shape = (num_candidates, fleet.slots.shape[0])
@@ -83,3 +70,42 @@ def roll_out_lattice(
 
     end, chosen = jax.lax.scan(step, _Step(start), orders)
     return chosen, end.slots[-1]
+
+
+@jax.jit
+def roll_out_lattice(
+    fleet: LatticeTensors, orders: Array, tightness: Array, ranks: Array
+) -> tuple[jax.Array, jax.Array]:
+    """Place gangs in many orders at once.
+
+    Args:
+      fleet: The same for all candidates.
+      orders: i32[G, C] kind of the g-th gang of each candidate; a padding kind is never placed.
+      tightness: i32[C] weight of the room left in a domain: 1 is best fit, 0 ignores it.
+      ranks: i32[C, D] a permutation below `tie_steps`: which of equal domains comes first.
+
+    Returns:
+      i32[G, C] chosen domain or NO_DOMAIN, and i32[C, D] slots of the finest size left.
+    """
+    TRACES["lattice"] += 1
+    return _roll_out(fleet, orders, tightness, ranks)
+
+
+@jax.jit
+def roll_out_variants(
+    fleets: LatticeTensors, orders: Array, tightness: Array, ranks: Array
+) -> jax.Array:
+    """Place gangs in many orders on many variants of a fleet at once.
+
+    Args:
+      fleets: Of like shapes, stacked on a leading axis V.
+      orders: i32[V, G, C].
+      tightness: i32[C], the same for all variants.
+      ranks: i32[C, D], the same for all variants.
+
+    Returns:
+      i32[V, G, C] chosen domain or NO_DOMAIN.
+    """
+    TRACES["variants"] += 1
+    chosen, _ = jax.vmap(_roll_out, in_axes=(0, 0, None, None))(fleets, orders, tightness, ranks)
+    return chosen

@@ -1,0 +1,1 @@
+"""What-if scenarios: a file of changes -> snapshots in which they have happened."""
