@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from asking import cause_of, pods_of, why_not
+from asking import ask, cause_of, pods_of, why_not
 from builders import RACK
 from kube import GPU, composite, container, gang, node, pod, thing
 from preempting import DEFAULT, crowd, preempt, rack, running, victims, wanted
@@ -469,6 +469,28 @@ def test_terminating_member_of_a_unit_does_not_go_again() -> None:
         *wanted(),
     )
     assert victims(plan) == ["v0"]
+
+
+@pytest.mark.parametrize(
+    ("unit", "want_gone"),
+    [
+        pytest.param("pod", ["v0"], id="pod by pod, as the eviction API of 1.37 does"),
+        pytest.param("group", [f"v{i}" for i in range(8)], id="the group as a whole"),
+    ],
+)
+def test_drain_of_a_node_with_one_of_eight(unit: str, want_gone: list[str]) -> None:
+    """52: one pod of an ALL group of eight is on the drained node, and finds no room elsewhere."""
+    plan = ask(
+        node("n0", spec={"unschedulable": True}),
+        *(node(f"n{i}") for i in range(1, 8)),
+        gang("v", 8, **ALL),
+        *(running(f"v{i}", f"n{i}", gpus=8, group="v") for i in range(8)),
+        drain=("n0",),
+        drain_unit=unit,
+    )
+    assert victims(plan) == want_gone
+    assert {eviction.reason for eviction in plan.evictions} == {"drain"}
+    assert pods_of(plan, "ml/v") == {}
 
 
 def test_static_pod_is_never_a_victim() -> None:
