@@ -22,7 +22,7 @@ from optimizer.kernels.gangs import GangTensors, roll_out_gangs
 from optimizer.kernels.lattice import roll_out_lattice
 from optimizer.kernels.runtime import TRACES, prepare_jax
 from optimizer.problem import Problem, build_problem
-from optimizer.search.exact import FlatKind, describe_flat
+from optimizer.search.kinds import FlatKind, describe_flat
 from optimizer.search.orders import draw_orders
 from optimizer.search.place import search_placement
 from optimizer.search.rollouts import build_gang_tensors, build_lattice_tensors

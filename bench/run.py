@@ -3,6 +3,8 @@
 Run: python -m bench.run [--full]
 Without --full about two minutes on two cores; with it also 2,048 and 8,192 nodes, all seeds, and
 320 small fleets to place on against CP-SAT (about twenty minutes more).
+Without --full about three minutes on two cores; with it also 2,048 and 8,192 nodes, all seeds, and
+320 small fleets against CP-SAT (about twenty minutes more).
 """
 
 from __future__ import annotations
@@ -16,6 +18,11 @@ QUICK = (
     ("bench.instances_quality", "--seeds", "0"),
     ("bench.instances_victims", "--seeds", "0"),
     ("bench.victims_quality",),
+<<<<<<< HEAD
+    ("bench.victim_kernels", "--quick"),
+=======
+    ("bench.joint_preemption",),
+>>>>>>> main
     ("bench.replay", "--seeds", "8"),
     ("bench.scale",),
     ("bench.whole_command",),
@@ -25,6 +32,8 @@ FULL = (
     ("bench.kernels",),
     ("bench.instances_quality", "--large"),
     ("bench.instances_victims", "--large"),
+    ("bench.victim_kernels",),
+    ("bench.joint_preemption", "--full"),
     ("bench.replay", "--seeds", "80"),
     ("bench.scale",),
     ("bench.whole_command",),

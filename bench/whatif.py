@@ -24,7 +24,7 @@ from bench.table import write_table
 from data.scenarios.apply import apply_scenario
 from data.scenarios.read import expand_scenarios
 from optimizer.problem import build_problem
-from optimizer.search.exact import describe_flat
+from optimizer.search.kinds import describe_flat
 from ray_jobs.pipeline import make_plan
 from ray_jobs.whatif import answer_scenarios
 from topology.plan import Request

@@ -29,7 +29,8 @@ from optimizer.nominations import find_nominated, hold_nominated
 from optimizer.objective import Level
 from optimizer.problem import BROKEN, FREE_CHOICE, Problem, Relax, build_problem, count_free
 from optimizer.search.bins import make_node_bins
-from optimizer.search.exact import describe_flat, solve_exact
+from optimizer.search.exact import solve_exact
+from optimizer.search.kinds import describe_flat
 from optimizer.victims import explain_no_preemption
 from topology.model import NO_GROUP
 from topology.plan import Cause

@@ -118,6 +118,8 @@ class VictimLevel:
     """One step of the comparison that counts victims; always to be minimised."""
 
     criterion: str
+    least: int | None = None
+    """Set where only victims of this priority or a higher one count."""
 
 
 def parse_objective(objective: Sequence[str]) -> tuple[tuple[str, str], ...]:

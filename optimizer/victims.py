@@ -181,20 +181,24 @@ def find_victims(
         kube-scheduler itself does not.
     """
     members = _Members(snapshot, with_groups)
+    pods = snapshot.pods
+    is_bound = (pods.node >= 0).tolist()
+    spec_of = pods.spec.tolist()
+    gpus_of = [spec.gpus for spec in pods.specs]
     found = []
-    for unit, pods in members.units():
-        priority = _find_priority(snapshot, pods[0])
-        seen = priority if with_groups else int(snapshot.pods.priority[pods[0]])
-        if seen >= below or members.root_of(pods[0]) in kept_roots:
+    for unit, together in members.units():
+        priority = _find_priority(snapshot, together[0])
+        seen = priority if with_groups else int(pods.priority[together[0]])
+        if seen >= below or members.root_of(together[0]) in kept_roots:
             continue
-        if spares_kept and not all(members.may_go(p) for p in pods):
+        if spares_kept and not all(members.may_go(p) for p in together):
             continue
-        if any(selects(snapshot, term, p) for term in attractive for p in pods):
+        if any(selects(snapshot, term, p) for term in attractive for p in together):
             continue
-        on_nodes = tuple(p for p in pods if snapshot.pods.node[p] >= 0)
+        on_nodes = tuple(p for p in together if is_bound[p])
         if not on_nodes:
             continue
-        gpus = sum(snapshot.pods.specs[snapshot.pods.spec[p]].gpus for p in on_nodes)
+        gpus = sum(gpus_of[spec_of[p]] for p in on_nodes)
         budgets = members.count_budgets(on_nodes)
         found.append(Victim(on_nodes, unit, priority, gpus, budgets))
     return tuple(found)
@@ -227,6 +231,9 @@ class _Members:
         ]
         self._evictable = [all(groups[h].evictable for h in path) for path in self._above]
         self._budgets = BudgetIndex(snapshot)
+        # Looked up for every running pod: lists are several times as fast as single array entries.
+        self._group = snapshot.pods.group.tolist()
+        self._is_kept = ((snapshot.pods.flags & int(_KEPT)) != 0).tolist()
 
     def units(self) -> list[tuple[tuple[int, int], list[int]]]:
         """Return (identity, running pods) of every unit, terminating pods left out."""
@@ -234,7 +241,7 @@ class _Members:
         together: dict[tuple[int, int], list[int]] = {}
         alone: list[tuple[tuple[int, int], list[int]]] = []
         for p in np.flatnonzero(pods.is_running_member).tolist():
-            g = int(pods.group[p])
+            g = self._group[p]
             top = NO_GROUP if g == NO_GROUP else self._highest_all[g]
             unit = (top, p if top == NO_GROUP else -1)
             if self.with_groups:
@@ -248,12 +255,13 @@ class _Members:
         return NO_GROUP if g == NO_GROUP else self._above[g][-1]
 
     def may_go(self, pod: int) -> bool:
-        g = int(self.snapshot.pods.group[pod])
-        is_kept = bool(self.snapshot.pods.flags[pod] & _KEPT)
-        return not is_kept and (g == NO_GROUP or self._evictable[g])
+        g = self._group[pod]
+        return not self._is_kept[pod] and (g == NO_GROUP or self._evictable[g])
 
     def count_budgets(self, pods: Iterable[int]) -> tuple[tuple[int, int], ...]:
         counts: dict[int, int] = {}
+        if not self.snapshot.budgets:
+            return ()
         for pod in pods:
             for b in self._budgets.covering(pod):
                 counts[b] = counts.get(b, 0) + 1

@@ -72,6 +72,8 @@ def _find_repelled(
         or pods.specs[problem.class_specs[problem.units[u].tasks[t].pod_class]].host_ports
         for u, t in tasks
     )
+    if not asks and not any(spec.anti_affinity for spec in pods.specs):
+        return
     for v, victim in enumerate(victims):
         for q in victim.pods:
             theirs = pods.specs[pods.spec[q]]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from optimizer.search.bins import cut_into_cells, find_cut_columns, relax_rows
-from optimizer.search.exact import BoundModel, describe_flat
+from optimizer.search.exact import BoundModel
+from optimizer.search.kinds import describe_flat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from optimizer.decode import Fill, place_unit, replay
 from optimizer.fleet_state import FleetState
 from optimizer.nominations import keeps_nominations
 from optimizer.objective import Placed, build_levels
-from optimizer.search.exact import describe_flat
+from optimizer.search.kinds import describe_flat
 from optimizer.search.orders import draw_orders, weigh_units
 from optimizer.search.place import PlaceResult
 from optimizer.search.rollouts import build_lattice_tensors

@@ -17,7 +17,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -127,6 +127,7 @@ class MipModel:
         *,
         node_limit: int,
         relaxed: bool = False,
+        apart: Collection[int] = (),
     ) -> MipResult:
         """Maximise each objective in turn, holding the values of those before.
 
@@ -135,6 +136,7 @@ class MipModel:
           spans: For each objective, more than its values can differ by.
           node_limit: Branch-and-bound nodes for each solve.
           relaxed: Drop integrality (a bound); values are then fractions.
+          apart: Levels that get a solve of their own, however well they could share one.
         """
         values: Floats | None = None
         proven = 0
@@ -145,8 +147,12 @@ class MipModel:
         # With fractions, a level may exceed what whole numbers reach: one level at a time then, and
         # no more than whole numbers can reach is asked of the levels after.
         whole = not relaxed and all(kind.all() for kind in self._integer)
-        for folded, parts, step in _merge(objectives, spans, fold=whole):
-            found = self._solve_one(folded, held, upper, node_limit, relaxed)
+        for folded, parts, step in _merge(objectives, spans, apart, fold=whole):
+            if values is not None and (folded <= 0).all() and abs(folded @ values) < 0.5:
+                # A cost of nothing cannot be beaten.
+                found = _Solved(values, 0.0, True)
+            else:
+                found = self._solve_one(folded, held, upper, node_limit, relaxed)
             if found.values is None:
                 return MipResult(values, proven, tuple(bounds), found.is_final and values is None)
             values = found.values
@@ -171,14 +177,13 @@ class MipModel:
     ) -> _Solved:
         if self.num_variables == 0:
             return _Solved(np.zeros(0), 0.0, True)
-        matrix = csr_array(
-            (
-                np.concatenate(self._data),
-                (np.concatenate(self._rows), np.concatenate(self._cols)),
-            ),
-            shape=(len(self._row_low), self.num_variables),
-        )
-        constraints = [LinearConstraint(matrix, np.array(self._row_low), np.array(self._row_up))]
+        constraints = []
+        if self._rows:
+            entries = np.concatenate(self._data)
+            places = (np.concatenate(self._rows), np.concatenate(self._cols))
+            matrix = csr_array((entries, places), shape=(len(self._row_low), self.num_variables))
+            low, up = np.array(self._row_low), np.array(self._row_up)
+            constraints.append(LinearConstraint(matrix, low, up))
         slack = 1e-6 if not relaxed else 1e-3
         constraints += [
             LinearConstraint(row.reshape(1, -1), value - slack, np.inf) for row, value in held
@@ -205,7 +210,7 @@ class MipModel:
 
 
 def _merge(
-    objectives: Sequence[Floats], spans: Sequence[int], *, fold: bool
+    objectives: Sequence[Floats], spans: Sequence[int], apart: Collection[int], *, fold: bool
 ) -> list[tuple[Floats, list[Floats], int]]:
     """Fold neighbouring levels into one where the weights are safe and cannot overturn an order.
 
@@ -215,11 +220,13 @@ def _merge(
     """
     groups: list[tuple[Floats, list[Floats], int]] = []
     scale = 1.0
-    for objective, span in zip(reversed(objectives), reversed(spans), strict=True):
+    for level in reversed(range(len(objectives))):
+        objective, span = objectives[level], spans[level]
         used = objective[objective != 0].astype(np.int64)
         divisor = int(np.gcd.reduce(np.abs(used))) if used.size else 1
         steps = span / divisor + 1.0
-        if groups and fold and scale * steps <= MERGE_LIMIT:
+        shares = fold and level not in apart and level + 1 not in apart
+        if groups and shares and scale * steps <= MERGE_LIMIT:
             folded, parts, _ = groups[-1]
             groups[-1] = (folded + scale * (objective / divisor), [objective, *parts], 1)
             scale *= steps

@@ -1,35 +1,37 @@
 """Who has to go so that waiting units fit: victims and placement chosen together.
 
-What fits without victims is placed first, as `place` does it. Then, from the highest priority down,
-those that wait and may preempt are placed in a fleet without anybody they may evict
-(`optimizer.search.victim_model`): all of one priority in one model, together with what was placed
-above and beside them, while that is small; else one after another in the scheduler's order, beside
-what is placed (`optimizer.search.victim_search`).
+What fits without victims is placed first, as `place` does it. If somebody still waits who may
+preempt, all units are decided in one model of the fleet without anybody they may evict
+(`optimizer.search.preempt_together`), or, where that is too large, all that wait beside what is
+placed. What no such model settles takes turns, from the highest priority down: all of one priority
+in one model while that is small, else one after another in the scheduler's order
+(`optimizer.search.victim_search`). What waits at a lower priority may then lose its place, and is
+placed anew; a turn is kept only if it makes the plan better in the objective.
 
-What waits at a lower priority may lose its place to a preemptor, and is placed anew afterwards, in
-what is left or became free; a step is kept only if it makes the plan better in the objective. A
-group that is placed in part evicts nobody for the rest, as in the scheduler's own cycle.
+A group that is placed in part waits for the rest: the scheduler preempts for it in its next cycle.
 
-Proof: one model (or one for each domain) decided to its end, over all units of the problem, all of
-one priority, or over those of the highest priority while all others are placed whole. All else is
-stated without proof.
+Proof: the one model over all units, decided to its end; or one turn over all units of the problem,
+or over those of the highest priority while all others are placed whole without further victims. All
+else is stated without proof, or with the gap of the one model.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from optimizer.answer import describe_bound
-from optimizer.decode import seat_pods
-from optimizer.objective import VICTIM_CRITERIA, Level, Placed, VictimLevel, build_steps
+from optimizer.objective import VICTIM_CRITERIA, Placed, build_steps
 from optimizer.problem import build_problem
+from optimizer.search.kinds import count_pod_variables, describe_counted
 from optimizer.search.place import search_placement
-from optimizer.search.score import count_placed
+from optimizer.search.preempt_bound import PlanProof, score_plan
+from optimizer.search.preempt_plan import EvictionPlan, Trial, join_nodes, read_choice, seat_unit
+from optimizer.search.preempt_together import choose_together, offer_nodes
 from optimizer.search.victim_model import empty_fleet
-from optimizer.search.victim_search import VictimSearch, count_variables
+from optimizer.search.victim_search import VictimSearch
 from optimizer.victims import (
     count_cost,
     explain_no_preemption,
@@ -38,18 +40,17 @@ from optimizer.victims import (
     sees_groups,
 )
 from topology.model import NO_GROUP
-from topology.plan import Bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from optimizer.decode import UnitPlacement
     from optimizer.problem import Problem, Unit, UnitKey
-    from optimizer.search.place import PlaceResult
+    from optimizer.search.preempt_plan import Seats
+    from optimizer.search.preempt_together import JointTrial
     from optimizer.search.victim_model import EmptiedFleet, VictimChoice
     from optimizer.victims import Victim, VictimCost
     from topology.model import Snapshot
-    from topology.plan import Request
+    from topology.plan import Bound, Request
 
 __all__ = ["PreemptResult", "search_preemption"]
 
@@ -57,8 +58,6 @@ MAX_JOINT: Final = 4_000
 """Pod variables up to which units of one priority share a model with what is placed."""
 NODE_LIMITS: Final = {"quick": 200, "normal": 5_000, "thorough": 100_000}
 """Branch-and-bound nodes of each solve, by effort."""
-NOBODY: Final = -(2**40)
-"""The highest priority among no victims: below every priority there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,48 +72,6 @@ class PreemptResult:
     """(pod, ref of the unit that it goes for), ascending."""
     cost: VictimCost
     bound: Bound
-
-
-@dataclass(frozen=True, slots=True)
-class _Seats:
-    """A placed unit: what it is worth, and where its pods are."""
-
-    unit: Unit
-    worth: Placed
-    nodes: dict[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """A plan on the way: units that keep their nodes, the others, and who is gone."""
-
-    fixed: Mapping[UnitKey, _Seats] = field(default_factory=dict)
-    rest: Mapping[UnitKey, _Seats] = field(default_factory=dict)
-    gone: tuple[tuple[Victim, str], ...] = ()
-    """(victim, ref of its preemptor)."""
-    result: PlaceResult | None = None
-    """What the joint search said of `rest`."""
-
-    @property
-    def seats(self) -> dict[UnitKey, _Seats]:
-        return {**self.fixed, **self.rest}
-
-    @property
-    def victims(self) -> tuple[Victim, ...]:
-        return tuple(victim for victim, _ in self.gone)
-
-
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """What one search for victims says."""
-
-    units: frozenset[UnitKey]
-    """Units it decided anew; those without seats stay out."""
-    seats: dict[UnitKey, _Seats]
-    gone: tuple[tuple[Victim, str], ...]
-    proven: int
-    """Leading steps proven; 0 where several models took turns."""
-    bounds: tuple[float, ...] = ()
 
 
 def search_preemption(
@@ -157,8 +114,12 @@ class _Search:
             for unit in self.active
             if explain_no_preemption(snapshot, unit, request.release) is None
         }
+        self.proof = PlanProof(snapshot, request, self.steps, self.active)
         self.tried: set[UnitKey] = set()
-        self.first: _Trial | None = None
+        self.joint: JointTrial | None = None
+        self.joint_plan: EvictionPlan | None = None
+        """What came of it, with those placed beside whom it did not ask."""
+        self.first: Trial | None = None
         """The first search for victims, with nobody of lower priority in the way."""
         pods = snapshot.pods
         specs = {int(pods.spec[task.pods[0]]) for unit in self.active for task in unit.tasks}
@@ -166,27 +127,85 @@ class _Search:
         """What pods of the plan want beside them: kept without being weighed."""
 
     def run(self) -> PreemptResult:
-        plan = self._complete(_Plan())
+        plan = self._complete(EvictionPlan())
+        if self._find_waiting(plan):
+            plan = self._improve_together(plan)
         while waiting := self._find_waiting(plan):
             better = self._improve(plan, waiting)
             self.tried |= {unit.key for unit in waiting}
             plan = better or plan
+        if self.joint_plan is not None and self._score(self.joint_plan) > self._score(plan):
+            plan = self.joint_plan
         evictions = [(p, ref) for victim, ref in plan.gone for p in victim.pods]
         return PreemptResult(
             after=self._without(plan.victims),
-            placed=_join(plan.seats.values()),
+            placed=join_nodes(plan.seats.values()),
             evictions=tuple(sorted(evictions)),
             cost=count_cost(plan.victims, self.snapshot.budgets),
             bound=self._find_bound(plan),
         )
 
-    def _find_waiting(self, plan: _Plan) -> list[Unit]:
-        """Return the units of the highest priority that may look for victims, in order."""
-        done = plan.seats.keys() | self.tried
+    def _find_waiting(self, plan: EvictionPlan) -> list[Unit]:
+        """Return the units of the highest priority that may look for victims, in order.
+
+        Those that are placed in part wait for the rest.
+        """
+        done = plan.find_whole() | self.tried
         waiting = [u for u in self.active if u.key in self.may_preempt and u.key not in done]
         return [unit for unit in waiting if unit.priority == waiting[0].priority]
 
-    def _complete(self, plan: _Plan) -> _Plan:
+    def _improve_together(self, plan: EvictionPlan) -> EvictionPlan:
+        """Decide about all in one model, or about all that wait; where that fails, turns are left.
+
+        Units that evict nobody keep their places, but for those of low priority.
+        """
+        if self.problem.reservations:
+            return plan
+        done = plan.find_whole()
+        waiting = [u for u in self.active if u.key in self.may_preempt and u.key not in done]
+        movers = [unit for unit in self.active if unit.key in self.may_preempt]
+        if len(movers) == 1:
+            # Alone, a unit is decided domain by domain, which is faster.
+            return plan
+        least = min(unit.priority for unit in waiting)
+        # Units with structure make a model of all that wait too hard for a large fleet.
+        is_plain = all(describe_counted(self.problem, unit) is not None for unit in waiting)
+        for units in (movers, waiting) if is_plain else (movers,):
+            keys = {unit.key for unit in units}
+            stays = [s for k, s in plan.rest.items() if k not in keys]
+            if units is movers:
+                stays = [seats for seats in stays if seats.unit.priority >= least]
+            self.say(f"looking for victims for {len(units)} groups in one model")
+            joint = choose_together(
+                self.problem,
+                self.request,
+                self.steps,
+                units,
+                stays=stays,
+                attractive=self.attractive,
+                cheapest=units is waiting,
+            )
+            if joint is not None:
+                return self._adopt(plan, joint, stays)
+            self.say("one model cannot say it, or is too large")
+        return plan
+
+    def _adopt(self, plan: EvictionPlan, joint: JointTrial, stays: Sequence[Seats]) -> EvictionPlan:
+        """Return what turns go on from: what one model says, if it decided all it was asked."""
+        trial = joint.trial
+        candidate = EvictionPlan(trial.seats, gone=trial.gone)
+        if trial.proven < len(joint.steps) or len(trial.units) < len(self.active):
+            kept = {seats.unit.key: seats for seats in stays}
+            candidate = self._complete(replace(candidate, fixed={**kept, **trial.seats}))
+        self.joint, self.joint_plan = joint, candidate
+        self.say(f"one model places {len(trial.seats)}, {len(trial.gone)} units would go")
+        if trial.proven < len(joint.steps):
+            return plan
+        # On all nodes there may still be room for those whom the cheapest do not hold.
+        self.tried |= candidate.find_whole() if joint.is_restricted else trial.units
+        return max(plan, candidate, key=self._score)
+
+    def _complete(self, plan: EvictionPlan) -> EvictionPlan:
         """Place what is not fixed, in the fleet as the plan leaves it, without further victims."""
         left = [unit for unit in self.problem.units if unit.key not in plan.fixed and unit.tasks]
         if not left:
@@ -196,7 +215,7 @@ class _Search:
             problem = build_problem(
                 self._without(plan.victims),
                 self.request,
-                placed=_join(plan.fixed.values()),
+                placed=join_nodes(plan.fixed.values()),
                 only=[unit.ref for unit in left],
             )
         objective = tuple(
@@ -205,7 +224,7 @@ class _Search:
         request = replace(self.request, objective=objective or ("max:priority",))
         result = search_placement(problem, request, self.say)
         rest = {
-            problem.units[u].key: _seat(problem, u, placement)
+            problem.units[u].key: seat_unit(problem, u, placement)
             for u, placement in result.placements.items()
             if problem.units[u].key not in plan.fixed
         }
@@ -214,11 +233,14 @@ class _Search:
     def _without(self, victims: Iterable[Victim]) -> Snapshot:
         return remove_pods(self.snapshot, [p for victim in victims for p in victim.pods])
 
-    def _improve(self, plan: _Plan, waiting: list[Unit]) -> _Plan | None:
+    def _improve(self, plan: EvictionPlan, waiting: list[Unit]) -> EvictionPlan | None:
         """Seek victims for the waiting units of one priority; None unless that is better."""
-        priority = waiting[0].priority
+        priority, before = waiting[0].priority, plan
+        loose = {u.key: plan.fixed[u.key] for u in waiting if u.key in plan.fixed}
+        fixed_before = {k: s for k, s in plan.fixed.items() if k not in loose}
+        plan = replace(plan, fixed=fixed_before, rest={**plan.rest, **loose})
         lower = {k: s for k, s in plan.rest.items() if s.unit.priority < priority}
-        best: _Plan | None = None
+        best: EvictionPlan | None = None
         # First without regard to what is placed below, then beside it.
         for held in ({}, lower) if lower else ({},):
             trial = self._seek(plan, waiting, held)
@@ -231,56 +253,79 @@ class _Search:
                 if seats.unit.priority >= priority and key not in trial.units
             }
             fixed = {**plan.fixed, **kept, **trial.seats}
-            candidate = self._complete(_Plan(fixed, gone=(*plan.gone, *trial.gone)))
-            if self._score(candidate) > self._score(best or plan):
+            candidate = self._complete(EvictionPlan(fixed, gone=(*plan.gone, *trial.gone)))
+            if self._score(candidate) > self._score(best or before):
                 best = candidate
         return best
 
-    def _score(self, plan: _Plan) -> tuple[int, ...]:
-        worth = [seats.worth for seats in plan.seats.values()]
-        cost = count_cost(plan.victims, self.snapshot.budgets).to_criteria()
-        return tuple(
-            step.value(worth) if isinstance(step, Level) else -cost.get(step.criterion, NOBODY)
-            for step in self.steps
-        )
+    def _score(self, plan: EvictionPlan) -> tuple[int, ...]:
+        return score_plan(plan, self.steps, self.snapshot)
 
-    def _seek(self, plan: _Plan, waiting: list[Unit], held: Mapping[UnitKey, _Seats]) -> _Trial:
+    def _seek(
+        self, plan: EvictionPlan, waiting: list[Unit], held: Mapping[UnitKey, Seats]
+    ) -> Trial:
         """Find nodes and victims for the waiting units beside what is held."""
         priority = waiting[0].priority
         beside = {k: s for k, s in plan.rest.items() if s.unit.priority >= priority}
-        whole = [s.unit for s in beside.values() if len(s.nodes) == s.unit.num_pods]
+        for unit in waiting:
+            beside.pop(unit.key, None)
+        whole = [s.unit for s in beside.values() if s.is_whole]
         movers = [*waiting, *(unit for unit in whole if unit.key in self.may_preempt)]
         alike = len({sees_groups(unit, self.request.release) for unit in movers}) == 1
         if alike and not self.problem.reservations and len(movers) > 1:
             keys = frozenset(unit.key for unit in movers)
             stays = {k: s for k, s in beside.items() if k not in keys}
             fleet = self._empty(plan, movers, {**plan.fixed, **held, **stays})
-            if count_variables(fleet) <= MAX_JOINT:
+            if count_pod_variables(fleet.state) <= MAX_JOINT:
                 self.say(f"looking for victims for {len(waiting)} groups together")
                 units = [u for u, unit in enumerate(fleet.problem.units) if unit.key in keys]
                 choice = self.search.solve(fleet, units, np.arange(len(fleet.free)))
                 return self._read(fleet, keys, choice)
-        trials: list[_Trial] = []
-        for unit in waiting:
-            self.say(f"looking for victims for {unit.ref}")
-            gone = [entry for trial in trials for entry in trial.gone]
-            seats = {key: s for trial in trials for key, s in trial.seats.items()}
-            now = replace(plan, gone=(*plan.gone, *gone))
-            fleet = self._empty(now, [unit], {**plan.fixed, **beside, **held, **seats})
-            u = next(i for i, other in enumerate(fleet.problem.units) if other.key == unit.key)
-            choice = self.search.solve_one(fleet, u)
-            trials.append(self._read(fleet, frozenset([unit.key]), choice))
+        counted = [u for u in waiting if describe_counted(self.problem, u) is not None]
+        others = [unit for unit in waiting if unit not in counted]
+        turns = [counted, *([unit] for unit in others)] if alike else [[unit] for unit in waiting]
+        trials: list[Trial] = []
+        for turn in turns:
+            if turn:
+                trials += self._take_turn(plan, turn, {**plan.fixed, **beside, **held}, trials)
         if len(trials) == 1:
             return trials[0]
-        return _Trial(
+        return Trial(
             frozenset(unit.key for unit in waiting),
             {key: s for trial in trials for key, s in trial.seats.items()},
             tuple(entry for trial in trials for entry in trial.gone),
             0,
         )
 
+    def _take_turn(
+        self,
+        plan: EvictionPlan,
+        turn: Sequence[Unit],
+        stays: Mapping[UnitKey, Seats],
+        before: Sequence[Trial],
+    ) -> list[Trial]:
+        """Seek victims for units beside what stays and what came of the turns before."""
+        gone = [entry for trial in before for entry in trial.gone]
+        seats = {key: s for trial in before for key, s in trial.seats.items()}
+        fleet = self._empty(replace(plan, gone=(*plan.gone, *gone)), turn, {**stays, **seats})
+        keys = frozenset(unit.key for unit in turn)
+        units = [u for u, unit in enumerate(fleet.problem.units) if unit.key in keys]
+        if len(turn) == 1:
+            self.say(f"looking for victims for {turn[0].ref}")
+            return [self._read(fleet, keys, self.search.solve_one(fleet, units[0]))]
+        nodes = None if self.problem.reservations else offer_nodes(fleet, units, cheapest=True)
+        if nodes is None:
+            left, found = list(turn), []
+        else:
+            self.say(f"looking for victims for {len(turn)} groups together")
+            found = [self._read(fleet, keys, self.search.solve(fleet, units, nodes))]
+            left = [unit for unit in turn if unit.key not in found[0].seats]
+        for unit in left:
+            found += self._take_turn(plan, [unit], stays, [*before, *found])
+        return found
+
     def _empty(
-        self, plan: _Plan, units: Sequence[Unit], stays: Mapping[UnitKey, _Seats]
+        self, plan: EvictionPlan, units: Sequence[Unit], stays: Mapping[UnitKey, Seats]
     ) -> EmptiedFleet:
         """Return the fleet without anybody that the least of the units may evict."""
         snapshot = self._without(plan.victims)
@@ -297,117 +342,43 @@ class _Search:
             self.request,
             victims=victims,
             gone=plan.victims,
-            placed=_join(stays.values()),
+            placed=join_nodes(stays.values()),
             only=[unit.ref for unit in units],
         )
 
-    def _read(self, fleet: EmptiedFleet, keys: frozenset[UnitKey], choice: VictimChoice) -> _Trial:
-        """Turn the indices of a model into units, and say for whom each victim goes."""
-        seats = {
-            fleet.problem.units[u].key: _seat(fleet.problem, u, placement)
-            for u, placement in sorted(choice.placements.items())
-        }
-        by_node: dict[int, str] = {}
-        for entry in seats.values():
-            for node in entry.nodes.values():
-                by_node.setdefault(node, entry.unit.ref)
-        gone = []
-        for v in choice.victims:
-            victim = fleet.victims[v]
-            nodes = self.snapshot.pods.node[list(victim.pods)].tolist()
-            # A victim that frees no node that is used keeps somebody out of a domain.
-            anybody = next(iter(by_node.values()))
-            gone.append((victim, next((by_node[n] for n in nodes if n in by_node), anybody)))
-        proven = choice.proven
-        if VictimLevel("weightedVictimGpus") in self.steps and any(
-            victim.priority < 0 for victim in fleet.victims
-        ):
-            # The model counts negative priorities as nothing.
-            proven = min(proven, self.steps.index(VictimLevel("weightedVictimGpus")))
-        return _Trial(keys, seats, tuple(gone), proven, choice.bounds)
+    def _read(self, fleet: EmptiedFleet, keys: frozenset[UnitKey], choice: VictimChoice) -> Trial:
+        return read_choice(self.snapshot, fleet, choice, self.steps, keys, self.may_preempt)
 
-    def _find_bound(self, plan: _Plan) -> Bound:
-        """State the last criterion when all are proven, else the first that is not."""
-        if self.first is None and plan.result is not None and not self._is_whole(plan):
-            found = describe_bound(plan.result)
-            # Groups placed in part could get more by evicting, which they do not.
-            is_all = not (plan.seats.keys() & self.may_preempt - self._find_whole(plan))
-            return found if is_all else Bound(found.criterion, None, None, "none")
-        score = self._score(plan)
-        proven, bounds = self._count_proven(plan)
-        if proven < len(self.steps):
-            return self._describe_gap(proven, score, bounds)
-        named = {item.partition(":")[2] for item in self.request.objective}
-        victims = [s for s in self.steps if isinstance(s, VictimLevel) and s.criterion in named]
-        if plan.gone and victims:
-            cost = count_cost(plan.victims, self.snapshot.budgets).to_criteria()
-            return Bound(victims[-1].criterion, cost.get(victims[-1].criterion), 0.0, "optimal")
-        last = [step for step in self.steps if isinstance(step, Level)][-1]
-        worth = [seats.worth for seats in plan.seats.values()]
-        value = sum(
-            step.value(worth) * step.sign
-            for step in self.steps
-            if isinstance(step, Level) and step.criterion == last.criterion
-        )
-        return Bound(_name(last), value, 0.0, "optimal")
+    def _find_bound(self, plan: EvictionPlan) -> Bound:
+        if self.first is None and self.joint is None:
+            if plan.result is not None and not self.proof.is_whole(plan):
+                return describe_bound(plan.result)
+            return self.proof.describe(plan, len(self.steps) if self.proof.places_more else 0, ())
+        proven = 0
+        bounds: tuple[float, ...] = ()
+        if self.joint is not None and self.joint_plan is not None and self._is_exact():
+            trial, reached = self.joint.trial, self._score(self.joint_plan)
+            proven = self.proof.count_proven(plan, trial, self.joint.steps, reached)
+            same = self._score(plan)[:proven] == reached[:proven]
+            if same and self.joint.steps == self.steps:
+                bounds = trial.bounds
+        elif self.first is not None and self.joint is None:
+            proven, bounds = self._prove_turns(plan, self.first)
+        obvious = self.proof.count_obvious(plan)
+        return self.proof.describe(plan, max(proven, obvious), bounds)
 
-    def _describe_gap(self, at: int, score: tuple[int, ...], bounds: tuple[float, ...]) -> Bound:
-        step = self.steps[at]
-        bound = bounds[at] if at < len(bounds) else np.inf
-        # Highest priorities are counted by rank inside a model, so its bound is none of theirs.
-        if not np.isfinite(bound) or step == VictimLevel("highestVictimPriority"):
-            return Bound(_name(step), None, None, "none")
-        least = int(np.floor(bound + 1e-4))
-        if least < score[at] or (isinstance(step, Level) and step.criterion == "priority"):
-            return Bound(_name(step), None, None, "none")
-        gap = round((least - score[at]) / max(abs(least), 1), 6)
-        sign = step.sign if isinstance(step, Level) else -1
-        return Bound(_name(step), least * sign, gap, "bound")
+    def _is_exact(self) -> bool:
+        """Tell whether the one model left out nothing that could have helped."""
+        is_complete = self.joint is not None and self.joint.is_complete
+        return is_complete and len(self.may_preempt) == len(self.active)
 
-    def _is_whole(self, plan: _Plan) -> bool:
-        """Tell whether every unit that could be placed has nodes for all its pods."""
-        return {unit.key for unit in self.active} == self._find_whole(plan)
-
-    def _find_whole(self, plan: _Plan) -> set[UnitKey]:
-        """Return the units all of whose pods have nodes."""
-        return {k for k, s in plan.seats.items() if len(s.nodes) == s.unit.num_pods}
-
-    def _count_proven(self, plan: _Plan) -> tuple[int, tuple[float, ...]]:
-        """Return the leading steps that no plan beats, and bounds for those after."""
-        everything = len(self.steps)
-        places_more = all(
-            min(step.weights(unit.priority)) >= 0
-            for step in self.steps
-            if isinstance(step, Level)
-            for unit in self.active
-        )
-        if self.first is None:
-            return (everything if places_more else 0), ()
+    def _prove_turns(self, plan: EvictionPlan, first: Trial) -> tuple[int, tuple[float, ...]]:
+        """Return the leading steps that the first turn proves, and bounds for those after."""
         # Those above could have made room by evicting what those below may not.
         highest = {u.key for u in self.active if u.priority == self.active[0].priority}
-        if self.first.units != highest or self.attractive:
+        if first.units != highest or self.attractive:
             return 0, ()
         if len(highest) == len(self.active):
-            return self.first.proven, self.first.bounds
-        kinds = [isinstance(step, VictimLevel) for step in self.steps]
-        is_least = (
-            places_more
-            and kinds == sorted(kinds)
-            and self.first.proven == everything
-            and self._is_whole(plan)
-            and set(plan.victims) == {victim for victim, _ in self.first.gone}
-        )
-        return (everything if is_least else 0), ()
-
-
-def _name(step: Level | VictimLevel) -> str:
-    return "gpusPlaced" if step.criterion == "priority" else step.criterion
-
-
-def _join(seats: Iterable[_Seats]) -> dict[int, int]:
-    return {pod: node for entry in seats for pod, node in entry.nodes.items()}
-
-
-def _seat(problem: Problem, u: int, placement: UnitPlacement) -> _Seats:
-    unit = problem.units[u]
-    return _Seats(unit, count_placed(problem, unit, placement), seat_pods(unit, placement))
+            return first.proven, first.bounds
+        everything = self.proof.count_proven(plan, first, self.steps, ()) == len(self.steps)
+        return (len(self.steps) if everything else 0), ()

@@ -22,7 +22,8 @@ from optimizer.search.bins import (
     make_slot_bin,
     relax_rows,
 )
-from optimizer.search.exact import FlatKind, describe_flat, solve_exact
+from optimizer.search.exact import solve_exact
+from optimizer.search.kinds import FlatKind, describe_flat
 from optimizer.search.score import count_placed, score_placements
 
 if TYPE_CHECKING:

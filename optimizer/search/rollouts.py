@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from optimizer.search.bins import make_slot_bin
-from optimizer.search.exact import FlatKind, describe_flat
+from optimizer.search.kinds import FlatKind, describe_flat
 from optimizer.search.orders import draw_orders, weigh_units
 from topology.levels import NO_DOMAIN
 from topology.model import is_gpu

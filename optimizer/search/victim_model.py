@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from optimizer.objective import VictimLevel
 from optimizer.problem import Relax, build_problem, count_free
 from optimizer.search.bins import make_node_bins
 from optimizer.search.blockers import find_blockers, find_leaving
+from optimizer.search.flat_rows import FlatRows
 from optimizer.search.mip import MipModel
 from optimizer.search.tree_rows import TreeRows
 from optimizer.victims import remove_pods
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     Indices = NDArray[np.int64]
 
 __all__ = ["EmptiedFleet", "UndecidedError", "VictimChoice", "choose_victims", "empty_fleet"]
+
+MAX_FOLDED: Final = 500
+"""Variables up to which costs of victims may share a solve with what comes before or after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +161,17 @@ def choose_victims(
     objectives, spans = model.write_objectives(steps)
     for objective, least in zip(objectives, floor, strict=False):
         model.mip.add_row(np.flatnonzero(objective), objective[objective != 0], low=least)
-    result = model.mip.solve(objectives, spans, node_limit=node_limit)
+    # In one objective costs of victims hide what is placed from the relaxation of a large model.
+    is_large = model.mip.num_variables > MAX_FOLDED
+    apart = [i for i, s in enumerate(steps) if is_large and isinstance(s, VictimLevel)]
+    result = model.mip.solve(objectives, spans, node_limit=node_limit, apart=apart)
     if result.values is None:
         if result.is_infeasible:
             return None
         raise UndecidedError
     values = result.values
     mark = fleet.state.mark()
-    placements = model.trees.realise(values)
+    placements = {**model.trees.realise(values), **model.flats.realise(values)}
     fleet.state.undo(mark)
     score = tuple(round(float(objective @ values)) for objective in objectives)
     chosen = tuple(v for v, x in model.leaves.items() if round(values[x]) == 1)
@@ -182,6 +189,7 @@ class _Model:
     leaves: dict[int, int] = field(default_factory=dict)
     """Victim -> variable, for victims that can be of use here."""
     trees: TreeRows = field(init=False)
+    flats: FlatRows = field(init=False)
     _domains: dict[int, Indices] = field(default_factory=dict)
 
     def build(self) -> None:
@@ -196,10 +204,17 @@ class _Model:
         names = self.mip.add_variables(np.ones(len(useful))).tolist() if useful else []
         self.leaves = dict(zip(sorted(useful), names, strict=True))
         self.trees = TreeRows(state, self.bins, self.mip, self.loads, {}, self._domain_of_bin)
+        self.flats = FlatRows(
+            state, self.bins, self.mip, self.loads, {}, self._domain_of_bin, shared=True
+        )
         for t, domain, v, pods in leaving:
             self.trees.leaving.setdefault((t, domain), []).append((self.leaves[v], pods))
+        # Whom a victim keeps out is a matter of single units.
+        listed = {b.unit for b in blockers}
         for u in self.units:
-            self.trees.add(u)
+            if u in listed or not self.flats.collect(u):
+                self.trees.add(u)
+        self.flats.add_pools()
         self.trees.finish()
         for b in range(len(self.bins)):
             self._add_room(b)
@@ -234,9 +249,10 @@ class _Model:
         held = self.fleet.held.get(n, {})
         leaves = [self.leaves[v] for v in held]
         classes = np.array([s for s, _, _ in load])
+        pods = np.array([k for _, k, _ in load])
         variables = np.array([x for _, _, x in load])
         for r in range(len(free)):
-            weight = self.fleet.requests[classes, r]
+            weight = self.fleet.requests[classes, r] * pods
             asks = weight > 0
             if not asks.any():
                 continue
@@ -254,9 +270,9 @@ class _Model:
             step = int(np.gcd.reduce(np.abs(entries)))
             self.mip.add_row(columns, np.array(entries) // step, up=up // step)
         for s in sorted(set(classes.tolist())):
-            self._add_cuts(b, s, variables[classes == s])
+            self._add_cuts(b, s, variables[classes == s], pods[classes == s])
 
-    def _add_cuts(self, b: int, pod_class: int, variables: Indices) -> None:
+    def _add_cuts(self, b: int, pod_class: int, variables: Indices, pods: Indices) -> None:
         """State for each victim what its staying leaves room for: implied, and much tighter."""
         n = int(self.bins[b].nodes[0])
         request = self.fleet.requests[pod_class]
@@ -269,18 +285,13 @@ class _Model:
             beside = max(int(room.min()), 0)
             if beside < most:
                 columns = [*variables.tolist(), self.leaves[v]]
-                ones = [*([1] * len(variables)), beside - most]
-                self.mip.add_row(columns, ones, up=beside)
+                self.mip.add_row(columns, [*pods.tolist(), beside - most], up=beside)
 
     def write_objectives(
         self, steps: Sequence[Level | VictimLevel]
     ) -> tuple[list[NDArray[np.float64]], list[int]]:
         """Return the objective of each step, and a limit of what it can differ by."""
-        victims = {
-            step.criterion: self._price(step.criterion)
-            for step in steps
-            if isinstance(step, VictimLevel)
-        }
+        victims = {step: self._price(step) for step in steps if isinstance(step, VictimLevel)}
         if self.fleet.is_hard:
             self._hold_budgets()
         objectives, spans = [], []
@@ -288,39 +299,45 @@ class _Model:
             objective = np.zeros(self.mip.num_variables)
             span = 0
             if isinstance(step, VictimLevel):
-                for x, cost in victims[step.criterion].items():
+                for x, cost in victims[step].items():
                     objective[x] = -cost
                     span += cost * self.mip.count_at_most([x])
             else:
                 span = self.trees.add_objective(objective, step)
+                span += self.flats.add_objective(objective, step)
             objectives.append(objective)
             spans.append(span)
         return objectives, spans
 
-    def _price(self, criterion: str) -> dict[int, int]:
+    def _price(self, step: VictimLevel) -> dict[int, int]:
         """Return variable -> cost of one criterion, beyond what is paid already."""
         victims = self.fleet.victims
-        match criterion:
+        counted = {
+            v: x
+            for v, x in self.leaves.items()
+            if step.least is None or victims[v].priority >= step.least
+        }
+        match step.criterion:
             case "victimPods":
-                return {x: len(victims[v].pods) for v, x in self.leaves.items()}
+                return {x: len(victims[v].pods) for v, x in counted.items()}
             case "victimGpus":
-                return {x: victims[v].gpus for v, x in self.leaves.items()}
+                return {x: victims[v].gpus for v, x in counted.items()}
             case "weightedVictimGpus":
                 # Evicting must never look like a gain, so a negative priority costs nothing.
                 return {
-                    x: max(victims[v].priority, 0) * victims[v].gpus for v, x in self.leaves.items()
+                    x: max(victims[v].priority, 0) * victims[v].gpus for v, x in counted.items()
                 }
             case "victimUnits":
-                return self._price_units()
+                return self._price_units(counted)
             case "highestVictimPriority":
-                return self._price_highest()
+                return self._price_highest(counted)
             case _:
-                return self._price_budgets()
+                return self._price_budgets(counted)
 
-    def _price_units(self) -> dict[int, int]:
+    def _price_units(self, counted: Mapping[int, int]) -> dict[int, int]:
         paid = {victim.unit for victim in self.fleet.gone}
         of_unit: dict[tuple[int, int], list[int]] = {}
-        for v, x in self.leaves.items():
+        for v, x in counted.items():
             of_unit.setdefault(self.fleet.victims[v].unit, []).append(x)
         prices: dict[int, int] = {}
         for unit, parts in of_unit.items():
@@ -335,22 +352,22 @@ class _Model:
             prices[any_of_it] = 1
         return prices
 
-    def _price_highest(self) -> dict[int, int]:
+    def _price_highest(self, counted: Mapping[int, int]) -> dict[int, int]:
         """Pay one for every priority up to the highest that goes: the order is the same."""
-        levels = sorted({victim.priority for victim in self.fleet.victims})
+        levels = sorted({self.fleet.victims[v].priority for v in counted})
         paid = max((victim.priority for victim in self.fleet.gone), default=None)
         reaches = self.mip.add_variables(np.ones(len(levels))).tolist() if levels else []
         for lower, upper in itertools.pairwise(reaches):
             self.mip.add_row([upper, lower], [1, -1], up=0)
         rank = dict(zip(levels, reaches, strict=True))
-        for v, x in self.leaves.items():
+        for v, x in counted.items():
             self.mip.add_row([x, rank[self.fleet.victims[v].priority]], [1, -1], up=0)
         return {x: 1 for p, x in rank.items() if paid is None or p > paid}
 
-    def _covered(self) -> dict[int, tuple[int, list[int], list[int]]]:
+    def _covered(self, counted: Mapping[int, int]) -> dict[int, tuple[int, list[int], list[int]]]:
         """Return budget -> (pods evicted already, variables, pods of each)."""
         found: dict[int, tuple[int, list[int], list[int]]] = {}
-        for v, x in self.leaves.items():
+        for v, x in counted.items():
             for b, pods in self.fleet.victims[v].budgets:
                 before = sum(n for g in self.fleet.gone for c, n in g.budgets if c == b)
                 _, variables, counts = found.setdefault(b, (before, [], []))
@@ -358,9 +375,9 @@ class _Model:
                 counts.append(pods)
         return found
 
-    def _price_budgets(self) -> dict[int, int]:
+    def _price_budgets(self, counted: Mapping[int, int]) -> dict[int, int]:
         prices: dict[int, int] = {}
-        for b, (before, variables, counts) in sorted(self._covered().items()):
+        for b, (before, variables, counts) in sorted(self._covered(counted).items()):
             allowed = max(self.fleet.problem.snapshot.budgets[b].allowed, 0)
             left = max(allowed - before, 0)
             excess = int(self.mip.add_variables(sum(counts))[0])
@@ -369,6 +386,6 @@ class _Model:
         return prices
 
     def _hold_budgets(self) -> None:
-        for b, (before, variables, counts) in sorted(self._covered().items()):
+        for b, (before, variables, counts) in sorted(self._covered(self.leaves).items()):
             allowed = max(self.fleet.problem.snapshot.budgets[b].allowed, 0)
             self.mip.add_row(variables, counts, up=max(allowed - before, 0))

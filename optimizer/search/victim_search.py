@@ -1,5 +1,6 @@
 """Where to look for victims: the whole fleet in one model, domain by domain, or its cheapest nodes.
 
+Plain gangs go another way (`optimizer.search.victim_plain`), and come here where that does not do.
 A fleet falls apart where one preemptor needs one domain: each domain is a small model of its own,
 with victims that span domains charged whole, and the best of them is the best of all. A domain that
 cannot reach the best so far is mostly refused by the linear relaxation, before any branching.
@@ -17,6 +18,8 @@ from optimizer.objective import Level, VictimLevel
 from optimizer.problem import BROKEN, FREE_CHOICE
 from optimizer.search.score import count_placed
 from optimizer.search.victim_model import UndecidedError, VictimChoice, choose_victims
+from optimizer.search.victim_plain import solve_plain
+from optimizer.search.victim_sets import build_victim_sets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,6 +76,12 @@ class VictimSearch:
             if required.pinned != FREE_CHOICE:
                 usable &= codes == required.pinned
         free_choice = [r.column for r in unit.root.required if r.pinned == FREE_CHOICE]
+        sets = build_victim_sets(
+            fleet, u, free_choice[0] if free_choice else -1, usable, self.steps
+        )
+        found = None if sets is None else solve_plain(sets, self.node_limit)
+        if found is not None:
+            return found
         if free_choice:
             return self._solve_domains(fleet, u, free_choice[0], usable)
         nodes = np.flatnonzero(usable)

@@ -72,8 +72,8 @@ def budget(allowed: int) -> Obj:
                 gang(min_count=4, priority=10),
                 *wanted(8, gpus=1),
             ],
-            [],
-            id="48: room for the minimum: nobody goes for the rest",
+            ["v"],
+            id="48: room for the minimum: the rest, too, is worth who may go",
         ),
         pytest.param(
             [node(), owned("d", "DaemonSet", "n0"), gang(priority=10), *wanted()],
@@ -148,12 +148,13 @@ def test_victims(objects: list[Obj], want_victims: list[str]) -> None:
     assert bool(want_victims) == (plan.criteria["victimPods"] > 0)
 
 
-def test_minimum_without_victims_is_placed_in_part() -> None:
-    """48: the other four may preempt in the next cycle, not in this one."""
+def test_minimum_without_victims_evicts_for_the_rest() -> None:
+    """48: the scheduler preempts for the other four in its next cycle; a plan is made for both."""
     plan = preempt(
         node(), running("v", "n0", gpus=4), gang(min_count=4, priority=10), *wanted(8, gpus=1)
     )
-    assert (len(pods_of(plan)), victims(plan)) == (4, [])
+    assert (len(pods_of(plan)), victims(plan)) == (8, ["v"])
+    assert plan.bound.proof == "optimal"
 
 
 def test_below_the_minimum_as_many_as_fit_are_planned() -> None:
@@ -624,7 +625,7 @@ def test_company_of_another_group_is_not_evicted() -> None:
     assert pods_of(plan, "ml/h") == {"h0": "n0"}
 
 
-def test_no_proof_where_a_higher_priority_might_evict_for_others() -> None:
+def test_a_higher_priority_evicts_nobody_for_others() -> None:
     """Group h fits without victims, and evicts nobody so that g may have its place."""
     plan = preempt(
         node(),
@@ -636,4 +637,4 @@ def test_no_proof_where_a_higher_priority_might_evict_for_others() -> None:
         pod("h0", container(gpus=8), group="h", priority=20),
     )
     assert (pods_of(plan, "ml/h"), pods_of(plan), victims(plan)) == ({"h0": "n1"}, {}, [])
-    assert plan.bound.proof == "none"
+    assert plan.bound.proof == "optimal"

@@ -11,7 +11,7 @@ from optimizer.kernels.gangs import roll_out_gangs
 from optimizer.kernels.lattice import roll_out_lattice
 from optimizer.kernels.runtime import TRACES, bucket
 from optimizer.problem import build_problem
-from optimizer.search.exact import describe_flat
+from optimizer.search.kinds import describe_flat
 from optimizer.search.rollouts import build_gang_tensors, build_lattice_tensors, find_orders
 from topology.plan import Request
 
