@@ -18,11 +18,8 @@ QUICK = (
     ("bench.instances_quality", "--seeds", "0"),
     ("bench.instances_victims", "--seeds", "0"),
     ("bench.victims_quality",),
-<<<<<<< HEAD
     ("bench.victim_kernels", "--quick"),
-=======
     ("bench.joint_preemption",),
->>>>>>> main
     ("bench.replay", "--seeds", "8"),
     ("bench.scale",),
     ("bench.whole_command",),
