@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from data.anonymize_devices import rename_constraint, rename_devices, rename_request
 from data.renaming import Renaming
 from topology.model import NO_GROUP, ObjectError, Snapshot
 
@@ -92,17 +93,7 @@ def anonymize_snapshot(snapshot: Snapshot, seed: int = 0) -> Snapshot:
             for g in sorted_groups
         ),
         budgets=tuple(sorted(budgets, key=lambda b: b.ref)),
-        devices=tuple(
-            sorted(
-                (
-                    replace(
-                        d, node=new_node[d.node], device_class=names.device_class(d.device_class)
-                    )
-                    for d in snapshot.devices
-                ),
-                key=lambda d: (d.node, d.device_class),
-            )
-        ),
+        devices=rename_devices(snapshot.devices, names, new_node, refs),
         errors=tuple(
             ObjectError(f"object-{i}", error.kind, "", _REMOVED)
             for i, error in enumerate(snapshot.errors)
@@ -202,7 +193,8 @@ def _rename_claim(claim: ClaimNeed, names: Renaming) -> ClaimNeed:
         claim=names.claim_ref(claim.claim),
         template=names.claim_ref(claim.template),
         allocated_nodes=None if terms is None else _rename_terms(terms, names),
-        devices=tuple((names.device_class(c), count) for c, count in claim.devices),
+        requests=tuple(rename_request(r, names) for r in claim.requests),
+        constraints=tuple(rename_constraint(c, names) for c in claim.constraints),
     )
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DIGEST_VERSION", "digest_snapshot"]
 
-DIGEST_VERSION: Final = 1
+DIGEST_VERSION: Final = 2
 """Raised whenever equal content gets another digest, as when the model gains a field."""
 
 _COLUMNS: Final = ("node", "group", "phase", "flags", "priority", "nominated", "rank")

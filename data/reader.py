@@ -22,7 +22,8 @@ from data.importers.core import (
     warn_about_nodes,
 )
 from data.importers.coscheduling import import_coscheduling
-from data.importers.dra import count_devices
+from data.importers.dra import read_devices
+from data.importers.dra_filters import read_classes
 from data.importers.jobset import import_jobset
 from data.importers.kai import import_kai
 from data.importers.kuberay import import_kuberay
@@ -168,7 +169,8 @@ def _build(found: Collection, pod_labels: Iterable[str], say: Callable[[str], No
     context = _make_context(found)
     never_preempting = read_priority_classes(context)
     read_namespaces(context)
-    claims = read_claims(context)
+    filters = read_classes(context)
+    claims = read_claims(context, filters)
     builder = SpecBuilder(claims, context.namespaces, never_preempting)
     context.build_spec = builder.build_template
     say(f"reading {len(found.pods)} pods")
@@ -179,7 +181,7 @@ def _build(found: Collection, pod_labels: Iterable[str], say: Callable[[str], No
         import_family(context)
     share_group_claims(context, claims)
     warn_about_claims(context, claims)
-    count_devices(context)
+    read_devices(context, filters)
     if not context.nodes and not context.pods and not context.groups:
         reasons = [*map(format_error, context.errors), *context.warnings, "no objects at all"]
         raise SnapshotError(

@@ -90,6 +90,13 @@ class Renaming:
         self.claim = _Names("claim-{}")
         self.gone = _Names("gone-pod-{}")
         self.reason = _Names("not modelled (reason {})")
+        self.device = _Names("device-{}")
+        self.counter_set = _Names("counter-set-{}")
+        self.counter = _Names("counter-{}")
+        self.expression = _Names("expression {}")
+        self._request = _Names("request-{}")
+        self._pool = _Names("pool-{}")
+        self._nodes = {node.name for node in snapshot.nodes}
         self._budget = _Names("budget-{}")
         self._group = _Names("group-{}")
         self._part = _Names("part-{}")
@@ -181,6 +188,14 @@ class Renaming:
     def device_class(self, name: str) -> str:
         """Return the new name of a DRA device class."""
         return name if _is_public(name) else self._class(name)
+
+    def pool(self, name: str) -> str:
+        """Return the new name of a device pool, which is mostly that of its node."""
+        return self.node(name) if name in self._nodes else self._pool(name)
+
+    def request(self, name: str) -> str:
+        """Return the new name of a request of a claim, or of "request/subrequest"."""
+        return "/".join(self._request(part) for part in name.split("/"))
 
     def scheduler(self, name: str) -> str:
         """Return the new scheduler name."""

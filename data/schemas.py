@@ -23,7 +23,7 @@ __all__ = [
     "with_identity",
 ]
 
-SCHEMA_VERSION: Final = "1.0"
+SCHEMA_VERSION: Final = "2.0"
 VERSION_KEY: Final = b"gangplan.schema"
 """Schema metadata of every file: the version it was written with."""
 DIGEST_KEY: Final = b"gangplan.digest"
@@ -125,14 +125,18 @@ SCHEMAS: Final[dict[str, Any]] = {
             ("disrupted", pa.list_(_TEXT)),  # sorted
         ]
     ),
+    # One row a DRA device, in order of driver, pool and name; numbers are rows of device_parts.
     "devices": pa.schema(
         [
-            ("node", _NAME),
-            ("device_class", _NAME),
-            ("total", pa.int64()),
-            ("free", pa.int64()),
+            ("pool", pa.int32()),
+            ("names", _NAME),
+            ("kind", pa.int32()),
+            ("reach", pa.int32()),
         ]
     ),
+    # One row an entry of a part (filters, pools, kinds, reaches, claims, extended) as JSON, in
+    # order; rows are counted by part.
+    "device_parts": pa.schema([("part", _NAME), ("content", _TEXT)]),
     "errors": pa.schema(
         [("object", _TEXT), ("kind", _NAME), ("field", _TEXT), ("message", _TEXT), ("file", _NAME)]
     ),

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from data.device_tables import read_device_table, write_device_columns, write_device_parts
 from data.schemas import SCHEMAS, is_derived
 from topology.errors import SnapshotError
 from topology.model import (
@@ -16,7 +17,6 @@ from topology.model import (
     NO_GROUP,
     NO_NODE,
     Budget,
-    DeviceCount,
     Exclusive,
     Group,
     LabelSelector,
@@ -58,10 +58,8 @@ def to_tables(snapshot: Snapshot) -> dict[str, Any]:
         "label_sets": {"labels": [list(s.items()) for s in snapshot.pods.label_sets]},
         "groups": _group_columns(snapshot.groups, group_refs),
         "budgets": _budget_columns(snapshot.budgets),
-        "devices": {
-            "node": [node_names[d.node] for d in snapshot.devices],
-            **_attributes(snapshot.devices, ("device_class", "total", "free")),
-        },
+        "devices": write_device_columns(snapshot.devices),
+        "device_parts": write_device_parts(snapshot.devices),
         "errors": _attributes(snapshot.errors, SCHEMAS["errors"].names),
     }
     try:
@@ -103,7 +101,7 @@ def from_tables(
         pods=pods,
         groups=groups,
         budgets=tuple(_read_budgets(rows["budgets"])),
-        devices=tuple(_read_devices(rows["devices"], {n.name: i for i, n in enumerate(nodes)})),
+        devices=read_device_table(rows["devices"], rows["device_parts"], len(nodes)),
         errors=tuple(ObjectError(**row) for row in _rows(rows["errors"])),
         warnings=tuple(warnings),
     )
@@ -308,15 +306,6 @@ def _read_budgets(columns: Mapping[str, list[Any]]) -> Iterable[Budget]:
         text = row["selector"]
         selector = None if text is None else msgspec.json.decode(text, type=LabelSelector)
         yield Budget(row["ref"], selector, row["allowed"], frozenset(row["disrupted"]))
-
-
-def _read_devices(
-    columns: Mapping[str, list[Any]], node_index: Mapping[str, int]
-) -> Iterable[DeviceCount]:
-    for row in _rows(columns):
-        if row["node"] not in node_index:
-            raise SnapshotError(f"devices.parquet: node {row['node']} is not in nodes.parquet")
-        yield DeviceCount(node_index[row["node"]], row["device_class"], row["total"], row["free"])
 
 
 def _read_pods(table: Any, node_names: Any, group_refs: Any, templates: Any) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def place(
       groups: References to plan for; None: everything pending.
       progress: Called with the name of each step.
       options: Fields of `topology.plan.Request`: `objective`, `seed`, `effort`, `release`,
-        `assume_gangs`, `preempt`, `pdb`, `policy`.
+        `assume_gangs`, `preempt`, `pdb`, `dra_reclaim`, `policy`.
 
     Returns:
       A verified plan; `plan.verification` says so.

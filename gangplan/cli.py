@@ -21,6 +21,7 @@ from gangplan.answers import (
 from gangplan.options import (
     AllNamespaces,
     AssumeGangs,
+    DraReclaim,
     Effort,
     ExitStatus,
     Format,
@@ -197,6 +198,7 @@ def _plan(
     objective: Objective = None,
     preempt: Preempt = False,
     pdb: Pdb = None,
+    dra_reclaim: DraReclaim = None,
     policy: Policy = "optimize",
     release: Release = "1.37",
     seed: Seed = 0,
@@ -219,7 +221,9 @@ def _plan(
     )
     from topology.plan import Request
 
-    options = ask_evictions(command, groups=group or [], preempt=preempt, pdb=pdb)
+    options = ask_evictions(
+        command, groups=group or [], preempt=preempt, pdb=pdb, dra_reclaim=dra_reclaim
+    )
     check_policy(command, policy=policy, pdb=pdb)
     if objective is not None:
         options["objective"] = split_objective(objective)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gangplan.tables import count
+from topology.device_counts import count_by_class
 from topology.levels import find_keys_in_use
 from topology.model import NO_GROUP, NO_NODE, PodFlag
 from topology.plan import API_VERSION
@@ -170,9 +171,7 @@ def describe_nodes(snapshot: Snapshot) -> list[dict[str, Any]]:
     usage = count_usage(snapshot)
     free = np.maximum(usage.free, 0).tolist()
     keys = find_keys_in_use(snapshot)
-    devices: dict[int, dict[str, dict[str, int]]] = {}
-    for d in snapshot.devices:
-        devices.setdefault(d.node, {})[d.device_class] = {"total": d.total, "free": d.free}
+    devices = count_by_class(snapshot.devices)
     return [
         {
             "node": node.name,
@@ -183,7 +182,10 @@ def describe_nodes(snapshot: Snapshot) -> list[dict[str, Any]]:
                 if r in node.allocatable
             },
             "domains": {key: node.labels[key] for key in keys if key in node.labels},
-            "devices": devices.get(n, {}),
+            "devices": {
+                name: {"total": total, "free": left}
+                for name, (total, left) in devices.get(n, {}).items()
+            },
             "schedulable": is_schedulable(node),
         }
         for n, node in enumerate(snapshot.nodes)

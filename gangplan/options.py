@@ -8,6 +8,7 @@ import typer
 __all__ = [
     "AllNamespaces",
     "AssumeGangs",
+    "DraReclaim",
     "Effort",
     "EffortName",
     "ExitStatus",
@@ -24,6 +25,7 @@ __all__ = [
     "PolicyName",
     "Preempt",
     "Quiet",
+    "ReclaimMode",
     "Release",
     "ReleaseName",
     "Seed",
@@ -36,6 +38,7 @@ __all__ = [
 FormatName = Literal["table", "wide", "json", "yaml", "name"]
 ReleaseName = Literal["1.35", "1.36", "1.37"]
 PdbMode = Literal["soft", "hard"]
+ReclaimMode = Literal["none", "node-local", "all"]
 PolicyName = Literal["optimize", "replay", "compare"]
 EffortName = Literal["quick", "normal", "thorough"]
 
@@ -131,6 +134,15 @@ Pdb = Annotated[
         envvar="GANGPLAN_PDB",
         help="Disruption budgets: soft, broken only if nothing else helps, or hard, never broken. "
         "Default: soft.",
+        show_default=False,
+    ),
+]
+DraReclaim = Annotated[
+    ReclaimMode | None,
+    typer.Option(
+        envvar="GANGPLAN_DRA_RECLAIM",
+        help="Which resource claims of victims count as released: none, as in Kubernetes 1.37, "
+        "node-local, those of pods alone with devices of one node, or all. Default: none.",
         show_default=False,
     ),
 ]

@@ -61,12 +61,18 @@ def split_objective(text: str) -> tuple[str, ...]:
 
 
 def ask_evictions(
-    command: str, *, groups: Sequence[str], preempt: bool, pdb: str | None
+    command: str,
+    *,
+    groups: Sequence[str],
+    preempt: bool,
+    pdb: str | None,
+    dra_reclaim: str | None = None,
 ) -> dict[str, Any]:
     """Return the fields of a request that say what may be evicted, and the objective for it.
 
     Raises:
-      RequestError: `preempt` names no group, or `--pdb` is given where nothing may be evicted.
+      RequestError: `preempt` names no group, or `--pdb` or `--dra-reclaim` is given where nothing
+        may be evicted.
     """
     if command == "preempt":
         if not groups:
@@ -77,11 +83,18 @@ def ask_evictions(
         preempt = True
     elif not preempt and pdb is not None:
         raise RequestError("--pdb: is about evictions; add --preempt, or leave it out")
+    elif not preempt and dra_reclaim is not None:
+        raise RequestError("--dra-reclaim: is about evictions; add --preempt, or leave it out")
     if not preempt:
         return {}
     from optimizer.objective import PREEMPT_OBJECTIVE
 
-    return {"preempt": True, "pdb": pdb or "soft", "objective": PREEMPT_OBJECTIVE}
+    return {
+        "preempt": True,
+        "pdb": pdb or "soft",
+        "dra_reclaim": dra_reclaim or "none",
+        "objective": PREEMPT_OBJECTIVE,
+    }
 
 
 def check_policy(command: str, *, policy: str, pdb: str | None) -> None:

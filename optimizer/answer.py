@@ -262,17 +262,12 @@ def describe_evictions(
 def find_conditions(snapshot: Snapshot, problem: Problem) -> tuple[tuple[str, str], ...]:
     """List the groups of the request, placed or not, that rely on what is not modelled."""
     found: set[tuple[str, str]] = set()
-    known = {d.device_class for d in snapshot.devices}
     for unit in problem.units:
         for task in unit.tasks:
             group = unit.tree[task.leaf].group
             spec_index = problem.class_specs[task.pod_class]
             spec = snapshot.pods.specs[spec_index]
             reasons = set(spec.unmodelled)
-            if any(c.allocated_nodes is None for c in spec.claims):
-                counted = all(c in known for claim in spec.claims for c, _ in claim.devices)
-                how = "counted by class, not allocated" if counted else "not counted"
-                reasons.add(f"needs resource claims that are not allocated yet; devices are {how}")
             if spec_index in problem.interactions.conditional_specs:
                 reasons.add("inter-pod affinity to pods that are pending themselves")
             while group != NO_GROUP:

@@ -145,7 +145,8 @@ class Explainer:
         below = unit.priority if self._why_nobody_goes(unit) is None else None
         freed = replace(now.relax, devices=True, evictable_below=below)
         if self._has_claims(unit) and self._fits(unit, freed):
-            return self._with_event(now, "device-held", *say_devices(now))
+            words = say_devices(now, self.request.dra_reclaim)
+            return self._with_event(now, "device-held", *words)
         never = unit.root.group >= 0 and self.snapshot.groups[unit.root.group].never_preempts
         if never and self._fits(unit, replace(now.relax, evictable_below=unit.priority)):
             message = (

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optimizer.devices.columns import is_device_resource
 from optimizer.explain_view import count_pods, name_arrangement, name_part, write_amount
 from optimizer.node_reasons import NO_MATCH, find_filter
 from optimizer.shortfall import (
@@ -20,6 +21,8 @@ from topology.model import PODS, is_gpu
 from topology.quantities import format_quantity
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from optimizer.explain_view import View, Words
 
 __all__ = ["say_impossible"]
@@ -122,6 +125,13 @@ def _say_impossible_pod(view: View, pod_class: int) -> Words:
     most = view.free[eligible].max(axis=0).tolist()
     asked = [(r, a, most[problem.resources.index(r)]) for r, a in spec.requests]
     short = [entry for entry in asked if entry[1] > entry[2]]
+    if not short and _lacks_devices(view, pod_class, eligible):
+        return (
+            f"no node that {whose} may use has the devices that "
+            f"{'their' if is_alike else 'its'} resource claims ask for, even when all are free; "
+            "change the claims or add such devices",
+            {},
+        )
     if not short:
         listed = " and ".join(write_amount(r, a) for r, a, _ in asked if r != PODS)
         return (
@@ -154,3 +164,11 @@ def _say_impossible_pod(view: View, pod_class: int) -> Words:
         f"with {text}, or pods that ask for at most {limit}, would be enough",
         details,
     )
+
+
+def _lacks_devices(view: View, pod_class: int, eligible: NDArray[np.int64]) -> bool:
+    """Tell whether the claims of a pod are what no node can meet."""
+    problem = view.problem
+    columns = [r for r, name in enumerate(problem.resources) if is_device_resource(name)]
+    asked = problem.amounts[pod_class, columns]
+    return bool((view.free[eligible][:, columns] < asked).any(axis=1).all())

@@ -23,6 +23,7 @@ from optimizer.shortfall import (
     list_some,
     sum_requests,
 )
+from topology.device_counts import count_by_class
 from topology.model import PodFlag, is_gpu
 from topology.quantities import format_quantity
 
@@ -127,24 +128,41 @@ def say_pinned(view: View) -> Words:
     raise AssertionError("a pinned unit has a pinned term")
 
 
-def say_devices(view: View) -> Words:
-    """Say which devices are held through claims."""
+def say_devices(view: View, reclaim: str) -> Words:
+    """Say which devices are held through claims.
+
+    Args:
+      view: The fleet as it is.
+      reclaim: Which claims of victims were counted as released (`Request.dra_reclaim`).
+    """
+    table = view.problem.snapshot.devices
     asked: dict[str, int] = {}
     for pod_class, count in count_needed(view.problem, view.unit).items():
         for claim in view.spec_of(pod_class).claims:
-            for device_class, devices in claim.devices:
-                asked[device_class] = asked.get(device_class, 0) + devices * count
+            for choice in claim.requests:
+                request = choice.alternatives[0]
+                device_class = table.filters[request.filter].device_class
+                # Whoever shares a claim takes its devices once.
+                times = 1 if claim.claim or claim.shared_by_group else count
+                wanted = max(request.count, 1) * times
+                asked[device_class] = asked.get(device_class, 0) + wanted
+    counts = count_by_class(table)
     listed = []
     details: dict[str, Any] = {"devices": {}}
     for device_class, devices in sorted(asked.items()):
-        counts = [d for d in view.problem.snapshot.devices if d.device_class == device_class]
-        free, total = sum(d.free for d in counts), sum(d.total for d in counts)
+        of_class = [found[device_class] for found in counts.values() if device_class in found]
+        total, free = sum(t for t, _ in of_class), sum(f for _, f in of_class)
         listed.append(f"{devices} of class {device_class} ({free} of {total} are free)")
         details["devices"][device_class] = {"asked": devices, "free": free, "total": total}
+    hint = (
+        "preempt --dra-reclaim node-local shows what reclaiming would unlock"
+        if reclaim == "none"
+        else f"--dra-reclaim {reclaim} does not release enough of them"
+    )
     return (
         f"it would fit if devices held through resource claims were free; it asks for "
         f"{' and '.join(listed) or 'devices'}; they come back only when the claims are released, "
-        "not when pods are evicted",
+        f"not when pods are evicted ({hint})",
         details,
     )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from optimizer.devices.columns import is_device_resource
 from optimizer.interactions import (
     ANTI_AFFINITY,
     EXISTING_ANTI_AFFINITY,
@@ -19,7 +20,6 @@ from optimizer.interactions import (
     NO_SPREAD,
     NO_SPREAD_LABEL,
 )
-from optimizer.problem import DEVICE_PREFIX
 from topology.selectors import find_untolerated, matches_node_affinity, matches_terms
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def count_reasons(
     unallocated = np.zeros(len(nodes), bool)
     for r, resource in enumerate(problem.resources):
         lacking = problem.amounts[pod_class, r] > np.maximum(free[:, r], 0)
-        if resource.startswith(DEVICE_PREFIX):
+        if is_device_resource(resource):
             unallocated |= lacking
         elif lacking.any():
             short.append((_SHORT.get(resource, f"Insufficient {resource}"), lacking))

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from optimizer.devices.columns import DeviceColumns, is_device_resource
+from optimizer.devices.ledger import DeviceLedger
 from optimizer.interactions import Interactions, Signature, build_interactions
 from optimizer.unit_builder import ColumnIndex, GroupForest, UnitBuilder
 from optimizer.units import BROKEN, FREE_CHOICE, Required, Task, TreeNode, Unit, UnitKey
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topology.levels import DomainColumn
-    from topology.model import PodSpec, Snapshot
+    from topology.model import Snapshot
     from topology.plan import Request
 
 __all__ = [
@@ -45,9 +47,6 @@ __all__ = [
 
 NO_UNIT: Final = -1
 """`Problem.unit_of_pod` of a pod that belongs to no unit of the problem."""
-
-DEVICE_PREFIX: Final = "deviceclass/"
-"""Pseudo resource that counts the free DRA devices of a class on a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +99,8 @@ class Problem:
     """Pending pod -> class; of the units, and of all that are nominated to a node."""
     unit_of_pod: Mapping[int, int] = field(default_factory=dict)
     """Pending pod -> unit, NO_UNIT for a nominated pod that is not to be placed."""
+    placed: Mapping[int, int] = field(default_factory=dict)
+    """Pod -> node of pending pods that count as running there."""
 
 
 def build_problem(
@@ -159,7 +160,6 @@ def build_problem(
         mask = masks.affinity.copy()
         if not relax.filters:
             mask &= masks.taints & masks.ready
-        mask &= _has_shared_devices(snapshot, pods.specs[key[0]], relax)
         eligible[s] = mask & interactions.allowed_nodes(key[1:])
     gpu_columns = [r for r, name in enumerate(resources) if is_gpu(name)]
     builder = UnitBuilder(
@@ -190,6 +190,7 @@ def build_problem(
         signatures=tuple(Signature(*key[1:]) for key in class_index),
         reservations={} if relax.empty else _find_reservations(snapshot, pending),
         pod_classes=pod_classes,
+        placed=placed,
         unit_of_pod=dict.fromkeys(nominated, NO_UNIT)
         | {p: u for u, unit in enumerate(units) for t in unit.tasks for p in t.pods},
     )
@@ -198,27 +199,15 @@ def build_problem(
 def _find_resources(snapshot: Snapshot, wanted: NDArray[np.int64]) -> tuple[str, ...]:
     specs = {int(x) for x in np.unique(snapshot.pods.spec[wanted])}
     names = {name for x in specs for name, _ in snapshot.pods.specs[x].requests} | {PODS}
-    known = {d.device_class for d in snapshot.devices}
-    for x in specs:
-        for claim in snapshot.pods.specs[x].claims:
-            if claim.allocated_nodes is None and not claim.shared_by_group:
-                names |= {DEVICE_PREFIX + c for c, _ in claim.devices if c in known}
-    return tuple(sorted(names))
+    return tuple(sorted(names | DeviceColumns(snapshot).find_names(sorted(specs))))
 
 
 def _request_rows(snapshot: Snapshot, resources: tuple[str, ...]) -> NDArray[np.int64]:
     rows = request_matrix(snapshot, resources)
+    columns = DeviceColumns(snapshot)
     for r, name in enumerate(resources):
-        if name.startswith(DEVICE_PREFIX):
-            device_class = name.removeprefix(DEVICE_PREFIX)
-            for x, spec in enumerate(snapshot.pods.specs):
-                rows[x, r] = sum(
-                    count
-                    for claim in spec.claims
-                    if claim.allocated_nodes is None and not claim.shared_by_group
-                    for c, count in claim.devices
-                    if c == device_class
-                )
+        if is_device_resource(name):
+            rows[:, r] = columns.list_requests(name)
     return rows
 
 
@@ -240,15 +229,16 @@ def count_free(
     elif relax.evictable_below is not None:
         gone = np.flatnonzero(_find_evictable(snapshot, relax.evictable_below))
         np.add.at(free, pods.node[gone], request_matrix(snapshot, resources)[pods.spec[gone]])
-    for r, name in enumerate(resources):
-        if name.startswith(DEVICE_PREFIX):
-            free[:, r] = 0
-            for count in snapshot.devices:
-                if DEVICE_PREFIX + count.device_class == name:
-                    held_is_free = relax.empty or relax.devices
-                    free[count.node, r] = count.total if held_is_free else count.free
     for pod, node in placed.items():
         free[node] -= rows[pods.spec[pod]]
+    devices = [r for r, name in enumerate(resources) if is_device_resource(name)]
+    if devices:
+        ledger = DeviceLedger(snapshot, held_is_free=relax.empty or relax.devices)
+        for pod in sorted(placed):
+            ledger.add({pod: placed[pod]})
+        columns = DeviceColumns(snapshot)
+        for r in devices:
+            free[:, r] = columns.count_free(resources[r], ledger.state)
     return free
 
 
@@ -269,22 +259,6 @@ def _find_evictable(snapshot: Snapshot, priority: int) -> NDArray[np.bool_]:
         lower & pods.holds_room & (pods.node >= 0) & ((pods.flags & held) == 0)
     )
     return result
-
-
-def _has_shared_devices(snapshot: Snapshot, spec: PodSpec, relax: Relax) -> NDArray[np.bool_]:
-    """Return bool[N]: nodes with the devices of the claims that the pod's group shares."""
-    mask = np.ones(len(snapshot.nodes), bool)
-    known = {d.device_class for d in snapshot.devices}
-    for claim in spec.claims:
-        if claim.shared_by_group and claim.allocated_nodes is None:
-            for device_class, count in claim.devices:
-                if device_class in known:
-                    free = np.zeros(len(mask), np.int64)
-                    for d in snapshot.devices:
-                        if d.device_class == device_class:
-                            free[d.node] = d.total if relax.empty or relax.devices else d.free
-                    mask &= free >= count
-    return mask
 
 
 def _find_reservations(

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from optimizer.devices.needs import is_held_to_one_node
 from optimizer.units import BROKEN, FREE_CHOICE, Required, Task, TreeNode, Unit
 from topology.levels import NO_DOMAIN, build_column
-from topology.model import NO_GROUP
+from topology.model import HOSTNAME, NO_GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -184,6 +185,7 @@ class UnitBuilder:
             required=(
                 *self._required(group, running),
                 *self._affinity_terms(pending),
+                *self._claim_terms(g),
                 # A running member outside every domain is in no run: no cut will do any more.
                 *(
                     Required(column, BROKEN)
@@ -236,3 +238,20 @@ class UnitBuilder:
         """Self-affinity binds a leaf's pods to one domain, like a required term."""
         keys = {k for pod in pods for k in self.interactions.self_affine_keys(pod)}
         return tuple(Required(self.columns((k,))) for k in sorted(keys))
+
+    def _claim_terms(self, g: int) -> tuple[Required, ...]:
+        """Bind the pods of a group to one node if all of them share a claim of one node."""
+        if self.snapshot.groups[g].kind != "group":
+            return ()
+        pods = self.forest.pending_of(g)
+        specs = {int(self.snapshot.pods.spec[pod]) for pod in pods}
+        held = [
+            {
+                (need.name, need.claim)
+                for need in self.snapshot.pods.specs[x].claims
+                if is_held_to_one_node(self.snapshot, need)
+            }
+            for x in specs
+        ]
+        is_held = len(pods) > 1 and bool(set.intersection(*held))
+        return (Required(self.columns((HOSTNAME,))),) if is_held else ()

@@ -6,8 +6,9 @@ can hide a fault of the other.
 Rules, by the name a violation carries:
   lists: exists, listed-once, facts, owner, subgroup, template, outcome, pending, placed-once,
     pending-pods, drain-listed
-  a pod on a node: capacity, taint (cordon included), ready, node-affinity, claim, device,
-    host-port, anti-affinity, affinity, spread, nominated
+  a pod on a node: capacity, taint (cordon included), ready, node-affinity, claim, host-port,
+    anti-affinity, affinity, spread, nominated
+  devices of its claims: device, device-constraint, device-capacity, device-counter
   groups: floor, blocked, topology, slice, exclusive, domain
   evictions: evict-running, evicted-once, evict-node, evict-pinned, preempt-asked, evictable,
     preemptor, never-preempts, evict-topology, evict-waiting, evict-priority, evict-unit,
@@ -22,9 +23,10 @@ from typing import TYPE_CHECKING
 
 from optimizer.verify_changes import check_moves
 from optimizer.verify_criteria import check_criteria
+from optimizer.verify_devices import check_devices
 from optimizer.verify_groups import check_groups
 from optimizer.verify_listing import check_listing, find_entries
-from optimizer.verify_room import Room, check_devices, check_nominated
+from optimizer.verify_room import Room, check_nominated
 from optimizer.verify_spread import check_spread
 from optimizer.verify_state import Replay
 from optimizer.verify_victims import check_evictions
@@ -63,7 +65,7 @@ def verify_plan(snapshot: Snapshot, plan: Plan) -> Verification:
     arrivals = check_listing(replay, entries)
     replay.placed.update(arrivals)
     room.settle(arrivals)
-    check_devices(replay)
+    check_devices(replay, plan)
     check_nominated(replay)
     check_spread(replay)
     check_groups(replay, plan, entries)

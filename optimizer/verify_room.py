@@ -1,7 +1,7 @@
 """Rules for a pod that comes to a node: filters of the node, room, host ports, neighbours.
 
 Source: NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit and
-DynamicResources of kube-scheduler.
+DynamicResources (allocated claims) of kube-scheduler.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from optimizer.verify_state import Replay
     from topology.model import Node, PodSpec
 
-__all__ = ["Obstacle", "Room", "check_devices", "check_nominated", "find_obstacles"]
+__all__ = ["Obstacle", "Room", "check_nominated", "find_obstacles"]
 
 _NOT_READY_TAINTS: Final = frozenset(
     {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
@@ -148,34 +148,3 @@ def check_nominated(replay: Replay) -> None:
                 f"{kept[resource]} {resource} left to the pods nominated there",
                 f"{free} left",
             )
-
-
-def check_devices(replay: Replay) -> None:
-    """Check that the claims of new pods find free devices on their nodes.
-
-    Claims without an allocation need devices; a claim that pods share is counted once on a node.
-    Evictions give no device back. A device class that no node lists is not known, not absent.
-    """
-    free = {(d.node, d.device_class): d.free for d in replay.snapshot.devices}
-    known = {d.device_class for d in replay.snapshot.devices}
-    claims: dict[tuple[int, str], dict[tuple[str, str], int]] = defaultdict(dict)
-    for p, n in replay.placed.items():
-        for need in replay.spec_of(p).claims:
-            if need.allocated_nodes is not None:
-                continue
-            holder = need.claim or (
-                replay.owner_ref(p) if need.shared_by_group else replay.pod_ref(p)
-            )
-            for device_class, count in need.devices:
-                if device_class in known:
-                    claims[n, device_class][holder or "", need.name] = count
-    for (n, device_class), counts in sorted(claims.items()):
-        wanted = sum(counts.values())
-        have = free.get((n, device_class), 0)
-        replay.log.require(
-            wanted <= have,
-            "device",
-            replay.place_name(n),
-            f"{wanted} free devices of class {device_class}",
-            f"{have} free",
-        )

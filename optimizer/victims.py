@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from optimizer.devices.reclaim import release_claims
 from topology.model import NO_GROUP, Phase, PodFlag
 from topology.selectors import matches_selector
 
@@ -146,17 +147,19 @@ def _find_priority(snapshot: Snapshot, pod: int) -> int:
     return int(snapshot.pods.priority[pod]) if g == NO_GROUP else snapshot.groups[g].priority
 
 
-def remove_pods(snapshot: Snapshot, pods: Iterable[int]) -> Snapshot:
+def remove_pods(snapshot: Snapshot, pods: Iterable[int], reclaim: str = "none") -> Snapshot:
     """Return the snapshot after some running pods are gone; indices keep their meaning.
 
-    What they hold through resource claims stays held: allocations outlive their pods.
+    What they hold through resource claims stays held, since allocations outlive their pods, but
+    for the claims that `reclaim` (`Request.dra_reclaim`) counts as released.
     """
     gone = sorted(pods)
     if not gone:
         return snapshot
     phase = snapshot.pods.phase.copy()
     phase[gone] = Phase.FAILED
-    return replace(snapshot, pods=replace(snapshot.pods, phase=phase))
+    devices = release_claims(snapshot, gone, reclaim)
+    return replace(snapshot, pods=replace(snapshot.pods, phase=phase), devices=devices)
 
 
 def find_victims(

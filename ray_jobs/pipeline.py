@@ -16,6 +16,7 @@ from optimizer.answer import (
     find_conditions,
     find_idle,
 )
+from optimizer.devices.naming import name_devices
 from optimizer.drain import drain_nodes, owner_ref
 from optimizer.problem import build_problem
 from optimizer.replay.compare import count_savings, score_plan
@@ -108,6 +109,7 @@ def finish_plan(
         found.cycles,
         causes=not for_sums,
     )
+    groups = name_devices(found.after, found.problem, found.placed, groups)
     counted = [g for g in snapshot.groups if g.kind == "group"]
     plan = Plan(
         request=request,
@@ -127,6 +129,7 @@ def finish_plan(
             *snapshot.warnings,
             *check_topology(snapshot),
             *find_idle(found.problem),
+            *_warn_of_reclaim(request),
             *found.warnings,
         ),
         errors=snapshot.errors,
@@ -175,6 +178,15 @@ def _search(
     return Found(
         result.after, problem, result.placed, result.bound, evictions, result.cost.to_criteria()
     )
+
+
+def _warn_of_reclaim(request: Request) -> list[str]:
+    if request.dra_reclaim == "none":
+        return []
+    return [
+        f"--dra-reclaim {request.dra_reclaim}: claims of what would be evicted count as released; "
+        "kube-scheduler 1.37 does not do this, so it would not preempt for their devices"
+    ]
 
 
 def prove_nothing(result: PlaceResult) -> Bound:

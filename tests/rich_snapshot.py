@@ -7,6 +7,23 @@ import dataclasses
 import numpy as np
 from builders import RACK, make_group, make_node, make_pods, make_snapshot, make_spec
 
+from topology.devices import (
+    ALL_DEVICES,
+    NO_DEVICE,
+    AllocatedClaim,
+    AllocatedDevice,
+    Capacity,
+    Counter,
+    DeviceConstraint,
+    DeviceFilter,
+    DeviceKind,
+    DevicePool,
+    DeviceRequest,
+    DeviceTable,
+    ExtendedResource,
+    RequestChoice,
+    Reserver,
+)
 from topology.model import (
     HOSTNAME,
     AffinityTerm,
@@ -65,7 +82,26 @@ def make_rich_snapshot() -> Snapshot:
         spread=(SpreadTerm(RACK, 1, APP, 2, honor_taints=True),),
         claims=(
             ClaimNeed("zebra-c", "zebra-ns/zebra-claim", "", True, (SelectorTerm(),)),
-            ClaimNeed("zebra-d", template="zebra-template", devices=(("gpu.zebra.com", 2),)),
+            ClaimNeed(
+                "zebra-d",
+                template="zebra-template",
+                requests=(
+                    RequestChoice(
+                        "zebra-r",
+                        (
+                            DeviceRequest(
+                                "zebra-r/zebra-s",
+                                1,
+                                2,
+                                tolerations=(Toleration("zebra.com/taint", "Exists"),),
+                                capacity=(("zebra.com/memory", 1000),),
+                            ),
+                            DeviceRequest("zebra-r/zebra-t", 0, ALL_DEVICES, is_admin=True),
+                        ),
+                    ),
+                ),
+                constraints=(DeviceConstraint("zebra.com/root", ("zebra-r",), True),),
+            ),
         ),
         scheduler="zebra-scheduler",
         never_preempts=True,
@@ -140,9 +176,60 @@ def make_rich_snapshot() -> Snapshot:
             Budget("zebra-ns/zebra-pdb", APP, 1, frozenset({"zebra-work-1", "zebra-old"})),
             Budget("zebra-ns/zebra-null", None, 0),
         ],
-        devices=[("zebra-n0", "gpu.zebra.com", 8, 7)],
+        devices=make_rich_devices(),
         errors=[ObjectError("zebra-ns/zebra-bad", "Pod", "spec.zebra", "is zebra", "zebra.yaml")],
         warnings=["pod zebra-ns/zebra-odd was zebra"],
+    )
+
+
+def make_rich_devices() -> DeviceTable:
+    """Eight whole devices on one node, and one that all share, with everything odd."""
+    whole = DeviceKind(
+        (0,),
+        counters=(Counter("zebra-set", "zebra-slices", 1000),),
+        attributes=(("zebra.com/root", "string:zebra-root"),),
+        binds_to_node=True,
+    )
+    shared = DeviceKind(
+        (1,),
+        capacity=(Capacity("zebra.com/memory", 64_000, 1000, (1000, 2000), 0, 3000, 500),),
+        is_shared=True,
+        taints=(Taint("zebra.com/taint", "zebra-value"),),
+    )
+    return DeviceTable(
+        filters=(
+            DeviceFilter("gpu.zebra.com"),
+            DeviceFilter("nic.zebra.com", ("zebra == 1",)),
+        ),
+        pools=(
+            DevicePool(
+                "driver.zebra.com", "zebra-n0", True, (Counter("zebra-set", "zebra-slices", 8000),)
+            ),
+            DevicePool("driver.zebra.com", "zebra-net", False),
+        ),
+        kinds=(whole, shared),
+        reaches=((0,), (0, 1, 2, 3)),
+        names=(*(f"zebra-d{i}" for i in range(8)), "zebra-nic"),
+        pool=(0,) * 8 + (1,),
+        kind=(0,) * 8 + (1,),
+        reach=(0,) * 8 + (1,),
+        claims=(
+            AllocatedClaim(
+                "zebra-ns/zebra-held",
+                (
+                    AllocatedDevice(0, "zebra-r"),
+                    AllocatedDevice(NO_DEVICE, "zebra-r", is_admin=True),
+                    AllocatedDevice(8, "zebra-s", consumed=(("zebra.com/memory", 1000),)),
+                ),
+                (
+                    Reserver("pods", "zebra-ns/zebra-work-1"),
+                    Reserver("pods", "zebra-ns/zebra-old"),
+                    Reserver("podgroups", "zebra-ns/zebra-g"),
+                ),
+                is_node_local=False,
+            ),
+        ),
+        extended=(ExtendedResource("zebra.com/gpu", 0, (0, 2)),),
     )
 
 

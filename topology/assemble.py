@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topology.devices import NO_DEVICES, DeviceTable
 from topology.levels import is_topology_label
 from topology.model import (
     HOSTNAME,
     MISSING_NODE,
     NO_GROUP,
     NO_NODE,
-    DeviceCount,
     Phase,
     PodTable,
     Snapshot,
@@ -103,7 +103,7 @@ def assemble_snapshot(
     groups: Iterable[GroupRow] = (),
     *,
     budgets: Iterable[Budget] = (),
-    devices: Sequence[tuple[str, str, int, int]] = (),
+    devices: DeviceTable = NO_DEVICES,
     errors: Iterable[ObjectError] = (),
     warnings: Iterable[str] = (),
     pod_keys: Collection[str] = (),
@@ -115,7 +115,7 @@ def assemble_snapshot(
       pods: Rows, refs unique; a `node` that is not among `nodes` becomes MISSING_NODE.
       groups: Rows, refs unique; every `parent` and every `PodRow.group` is among them.
       budgets: Disruption budgets.
-      devices: (node, device class, total, free).
+      devices: Devices and claims; its indices are those of the nodes in order of name.
       errors: Objects set aside while reading.
       warnings: Lines for the user.
       pod_keys: Pod label keys to keep besides those that some selector mentions.
@@ -141,17 +141,12 @@ def assemble_snapshot(
     kept_nodes = tuple(
         replace(n, labels={k: v for k, v in n.labels.items() if k in wanted}) for n in sorted_nodes
     )
-    counts: list[DeviceCount] = [
-        DeviceCount(node_index[name], device_class, total, free)
-        for name, device_class, total, free in sorted(devices)
-        if name in node_index
-    ]
     return Snapshot(
         nodes=kept_nodes,
         pods=table,
         groups=sorted_groups,
         budgets=sorted_budgets,
-        devices=tuple(counts),
+        devices=devices,
         errors=tuple(errors),
         warnings=tuple(warnings),
     )

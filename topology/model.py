@@ -18,6 +18,9 @@ from enum import IntEnum, IntFlag
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from topology.devices import NO_DEVICES, DeviceConstraint, DeviceTable, RequestChoice
+from topology.taints import Taint, Toleration
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -33,7 +36,6 @@ __all__ = [
     "AffinityTerm",
     "Budget",
     "ClaimNeed",
-    "DeviceCount",
     "Exclusive",
     "Group",
     "HostPort",
@@ -91,25 +93,6 @@ def is_gpu(resource: str) -> bool:
       (True, False, False)
     """
     return resource.endswith("/gpu") or resource.lower() in _GPU_NAMES
-
-
-@dataclass(frozen=True, slots=True)
-class Taint:
-    """`Node.spec.taints[]`; only NoSchedule and NoExecute keep pods away."""
-
-    key: str
-    value: str = ""
-    effect: str = "NoSchedule"
-
-
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    """`Pod.spec.tolerations[]`; empty key with Exists tolerates every taint, empty effect all."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +173,9 @@ class ClaimNeed:
     template: str = ""
     shared_by_group: bool = False
     allocated_nodes: tuple[SelectorTerm, ...] | None = None
-    devices: tuple[tuple[str, int], ...] = ()
-    """(device class, count) asked for; empty when unknown."""
+    requests: tuple[RequestChoice, ...] = ()
+    """Devices asked for; those of unknown classes are left out."""
+    constraints: tuple[DeviceConstraint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,16 +476,6 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceCount:
-    """Devices of a DRA class on a node: in usable pools, and not allocated."""
-
-    node: int
-    device_class: str
-    total: int
-    free: int
-
-
-@dataclass(frozen=True, slots=True)
 class ObjectError:
     """An object that was set aside, or a field of it that could not be believed."""
 
@@ -525,6 +499,6 @@ class Snapshot:
     pods: PodTable
     groups: tuple[Group, ...] = ()
     budgets: tuple[Budget, ...] = ()
-    devices: tuple[DeviceCount, ...] = ()
+    devices: DeviceTable = NO_DEVICES
     errors: tuple[ObjectError, ...] = ()
     warnings: tuple[str, ...] = ()

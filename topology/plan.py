@@ -23,6 +23,7 @@ __all__ = [
     "Eviction",
     "GroupPlan",
     "Move",
+    "PlacedDevice",
     "PlacedPod",
     "Plan",
     "Request",
@@ -66,6 +67,10 @@ class Request:
     """Hold groups whose atomicity the importer inferred to it."""
     pdb: Literal["soft", "hard"] = "soft"
     """hard: evictions never exceed what a disruption budget allows."""
+    dra_reclaim: Literal["none", "node-local", "all"] = "none"
+    """Which claims of victims count as released: none is what kube-scheduler does; node-local
+    those reserved by victims alone, for pods, all of whose devices are of one node; all: whatever
+    victims alone use, claims of a PodGroup among it."""
     drain: tuple[str, ...] = ()
     """Nodes whose pods have to leave."""
     drain_unit: Literal["group", "pod"] = "group"
@@ -79,6 +84,7 @@ class Request:
             "groups": None if self.groups is None else list(self.groups),
             "preempt": self.preempt,
             "pdb": self.pdb,
+            "draReclaim": self.dra_reclaim,
             "move": None,
             "objective": list(self.objective),
             "seed": self.seed,
@@ -102,6 +108,29 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedDevice:
+    """A DRA device that a claim of a new pod would be given."""
+
+    claim: str
+    """Name of the pod's `spec.resourceClaims` entry, or of the extended resource it stands for."""
+    request: str
+    """Name of the request, "request/subrequest" where several alternatives were open."""
+    driver: str
+    pool: str
+    device: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry of `groups[].pods[].devices`."""
+        return {
+            "claim": self.claim,
+            "request": self.request,
+            "driver": self.driver,
+            "pool": self.pool,
+            "device": self.device,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class PlacedPod:
     """A pending pod and the node it would get."""
 
@@ -109,15 +138,21 @@ class PlacedPod:
     node: str
     subgroup: str | None = None
     template: str | None = None
+    devices: tuple[PlacedDevice, ...] = ()
+    """Those of claims that are allocated with it; a claim that pods share is listed once, with
+    the first of them."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry of `groups[].pods`."""
-        return {
+        entry: dict[str, Any] = {
             "pod": self.pod,
             "node": self.node,
             "subgroup": self.subgroup,
             "template": self.template,
         }
+        if self.devices:
+            entry["devices"] = [d.to_dict() for d in self.devices]
+        return entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from topology.plan import (
     Eviction,
     GroupPlan,
     Move,
+    PlacedDevice,
     PlacedPod,
     Plan,
     Request,
@@ -128,7 +129,7 @@ def plan_from_dict(document: Mapping[str, Any]) -> Plan:
 
     The release is that of the snapshot. The document does not say whether inferred gangs were held
     to their floors unless its request has `assumeGangs`; they are otherwise. Without `pdb` in its
-    request, disruption budgets are soft.
+    request, disruption budgets are soft; without `draReclaim`, evictions release no claim.
 
     Args:
       document: Parsed JSON or YAML.
@@ -181,6 +182,11 @@ def _read_request(top: _Fields) -> Request:
         effort=fields.one_of("effort", ("quick", "normal", "thorough")),
         preempt=fields.flag("preempt"),
         pdb=fields.one_of("pdb", ("soft", "hard")) if "pdb" in top.raw("request") else "soft",
+        dra_reclaim=(
+            fields.one_of("draReclaim", ("none", "node-local", "all"))
+            if "draReclaim" in top.raw("request")
+            else "none"
+        ),
         release=top.child("snapshot").text("release"),
         assume_gangs=fields.flag("assumeGangs") if "assumeGangs" in top.raw("request") else True,
         policy=fields.one_of("policy", _POLICIES) if fields.has("policy") else "optimize",
@@ -222,6 +228,17 @@ def _read_pod(fields: _Fields) -> PlacedPod:
         node=fields.text("node"),
         subgroup=fields.optional_text("subgroup"),
         template=fields.optional_text("template"),
+        devices=fields.children("devices", _read_device) if fields.has("devices") else (),
+    )
+
+
+def _read_device(fields: _Fields) -> PlacedDevice:
+    return PlacedDevice(
+        claim=fields.text("claim"),
+        request=fields.text("request"),
+        driver=fields.text("driver"),
+        pool=fields.text("pool"),
+        device=fields.text("device"),
     )
 
 

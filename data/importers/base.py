@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from topology.assemble import GroupRow, PodRow
+from topology.devices import DeviceTable
 from topology.model import Group, Node, ObjectError
 
 if TYPE_CHECKING:
@@ -133,7 +134,8 @@ class ImportContext:
     default_priority: int = 0
     groups: dict[str, GroupRow] = field(default_factory=dict)
     budgets: list[Budget] = field(default_factory=list)
-    devices: list[tuple[str, str, int, int]] = field(default_factory=list)
+    devices: DeviceTable = field(default_factory=DeviceTable)
+    """Indices of nodes in order of name."""
     errors: list[ObjectError] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 

@@ -1,6 +1,9 @@
 """ResourceClaims and their templates: what pods that use them need.
 
-Source: k8s.io/api resource/v1 (and v1beta1, whose requests have no `exactly`).
+A claim generated for one pod alone is not named in what the pod needs, so that pods of one template
+stay alike. Claims that pods share are: by name, or as the claim of their group.
+
+Source: k8s.io/api resource/v1; KEP-5729 (claims of a PodGroup).
 """
 
 from __future__ import annotations
@@ -9,8 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from data.importers.base import ReadProblem
+from data.importers.claim_requests import UNCOUNTED, read_constraints, read_requests
 from data.importers.constraints import read_node_terms
-from data.importers.fields import read_int, read_list, read_map, read_text
+from data.importers.dra_filters import API_GROUP
+from data.importers.fields import read_list, read_map, read_text
 from data.importers.trees import is_finished
 from topology.model import ClaimNeed
 
@@ -18,10 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from data.importers.base import ImportContext, RawObject
+    from data.importers.dra_filters import FilterIndex
+    from topology.devices import DeviceConstraint, RequestChoice
     from topology.model import PodSpec, SelectorTerm
 
 __all__ = [
-    "API_GROUP",
     "Claim",
     "ClaimIndex",
     "read_claims",
@@ -29,15 +35,13 @@ __all__ = [
     "warn_about_claims",
 ]
 
-API_GROUP = "resource.k8s.io"
-
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A ResourceClaim, or the one a template would give."""
 
-    devices: tuple[tuple[str, int], ...] = ()
-    """(device class, count)."""
+    requests: tuple[RequestChoice, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
     allocated_nodes: tuple[SelectorTerm, ...] | None = None
     unmodelled: tuple[str, ...] = ()
 
@@ -57,36 +61,45 @@ class ClaimIndex:
           claim: Claim as "namespace/name", "" while it is still to be made.
           template: Template as "namespace/name", "" without one.
         """
-        found = self.claims.get(claim) if claim else self.templates.get(template)
+        found = self.claims.get(claim)
+        reasons: tuple[str, ...] = ()
+        if found is None and template in self.templates:
+            found = self.templates[template]
+            if claim:
+                reasons = (f"the claim made from {template} is not in the snapshot",)
         if found is None:
             missing = f"resource claim {claim}" if claim else f"resource claim template {template}"
             reason = f"{missing} is not in the snapshot"
             return ClaimNeed(name, claim, template), (reason,)
         need = ClaimNeed(
             name,
-            claim,
+            # Of use only where the claim is shared, and for saying what is missing.
+            "" if template in self.templates else claim,
             template,
             allocated_nodes=found.allocated_nodes,
-            devices=found.devices,
+            requests=found.requests,
+            constraints=found.constraints,
         )
         # What is allocated needs no more devices, so how they were chosen is past.
-        return need, () if found.allocated_nodes is not None else found.unmodelled
+        return need, (*reasons, *(() if found.allocated_nodes is not None else found.unmodelled))
 
 
-def read_claims(context: ImportContext) -> ClaimIndex:
-    """Read all ResourceClaims and ResourceClaimTemplates; bad ones are reported."""
+def read_claims(context: ImportContext, filters: FilterIndex) -> ClaimIndex:
+    """Read all ResourceClaims and ResourceClaimTemplates; bad ones are reported.
+
+    Args:
+      context: Holds the objects.
+      filters: Takes the filters of their requests.
+    """
     claims: dict[str, Claim] = {}
     templates: dict[str, Claim] = {}
-    # Without slices nothing says which node has which devices, so none can be counted.
-    has_slices = bool(context.all_of(API_GROUP, "ResourceSlice"))
-    classes = {o.name for o in context.all_of(API_GROUP, "DeviceClass")} if has_slices else set()
 
     def read_claim(obj: RawObject) -> None:
-        claims[obj.ref] = _read_claim(obj.ref, obj.spec, "spec", classes, obj.status)
+        claims[obj.ref] = _read_claim(obj.spec, "spec", filters, obj.status)
 
     def read_template(obj: RawObject) -> None:
         spec = read_map(obj.spec, "spec", at="spec")
-        templates[obj.ref] = _read_claim(obj.ref, spec, "spec.spec", classes, {})
+        templates[obj.ref] = _read_claim(spec, "spec.spec", filters, {})
 
     for obj in context.all_of(API_GROUP, "ResourceClaim"):
         context.guard(obj, read_claim)
@@ -116,7 +129,7 @@ def warn_about_claims(context: ImportContext, index: ClaimIndex) -> None:
             "resourceclaims,resourceclaimtemplates -A"
         )
     uncounted = sum(
-        any("cannot be counted" in reason for reason in claim.unmodelled)
+        any(UNCOUNTED in reason for reason in claim.unmodelled)
         for claim in (*index.claims.values(), *index.templates.values())
         if claim.allocated_nodes is None
     )
@@ -173,6 +186,7 @@ def _share(
             if generated:
                 need, why = index.find_need(need.name, f"{namespace}/{generated}", need.template)
                 reasons |= set(why)
+                need = replace(need, claim=f"{namespace}/{generated}")
             need = replace(need, shared_by_group=True)
         elif claim and need.claim == f"{namespace}/{claim}":
             need = replace(need, shared_by_group=True)
@@ -181,48 +195,20 @@ def _share(
 
 
 def _read_claim(
-    ref: str,
-    spec: Mapping[str, Any],
-    at: str,
-    classes: set[str],
-    status: Mapping[str, Any],
+    spec: Mapping[str, Any], at: str, filters: FilterIndex, status: Mapping[str, Any]
 ) -> Claim:
-    devices: dict[str, int] = {}
     unmodelled: set[str] = set()
-    for i, request in enumerate(read_list(spec, "devices.requests", at=at)):
-        where = f"{at}.devices.requests[{i}]"
-        if request.get("firstAvailable"):
-            unmodelled.add(f"claim {ref} takes the first available of several requests")
-            continue
-        if "exactly" in request:
-            exactly, where = read_map(request, "exactly", at=where), f"{where}.exactly"
-        else:
-            exactly = request
-        name = read_text(exactly, "deviceClassName", at=where)
-        if not name:
-            raise ReadProblem(f"{where}.deviceClassName", "is missing; name a DeviceClass")
-        if exactly.get("adminAccess") is True:
-            continue  # Takes devices whoever holds them, and keeps none from anybody.
-        if read_text(exactly, "allocationMode", "ExactCount", at=where) == "All":
-            unmodelled.add(f"claim {ref} takes all devices of a node")
-            continue
-        count = read_int(exactly, "count", 1, minimum=1, at=where)
-        if name in classes:
-            devices[name] = devices.get(name, 0) + count
-        else:
-            unmodelled.add(f"devices of class {name} cannot be counted in this snapshot")
-        if exactly.get("selectors"):
-            unmodelled.add(f"claim {ref} selects devices by expression")
-        if exactly.get("capacity"):
-            unmodelled.add(f"claim {ref} takes part of the capacity of a device")
-    if read_list(spec, "devices.constraints", at=at):
-        unmodelled.add(f"claim {ref} constrains which devices go together")
-    return Claim(
-        tuple(sorted(devices.items())), _read_allocation(status), tuple(sorted(unmodelled))
-    )
+    requests = read_requests(spec, at, filters, unmodelled)
+    constraints = read_constraints(spec, at, filters)
+    return Claim(requests, constraints, _read_allocated_nodes(status), tuple(sorted(unmodelled)))
 
 
-def _read_allocation(status: Mapping[str, Any]) -> tuple[SelectorTerm, ...] | None:
+def _read_allocated_nodes(status: Mapping[str, Any]) -> tuple[SelectorTerm, ...] | None:
+    """Return where an allocation can be used: None without one, empty for anywhere.
+
+    Raises:
+      ReadProblem: The node selector cannot be read.
+    """
     allocation = status.get("allocation")
     if allocation is None:
         return None

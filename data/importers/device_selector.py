@@ -60,6 +60,8 @@ class Selector:
     """Value for a device; None: unknown."""
     is_understood: bool
     """False if some part of it is outside the subset."""
+    attributes: frozenset[str] = frozenset()
+    """Qualified names of the attributes it asks about."""
 
     def selects(self, device: DeviceFacts) -> bool:
         """Tell whether the device surely matches."""
@@ -75,7 +77,7 @@ def parse_selector(expression: str) -> Selector:
             raise _Unknown
     except _Unknown:
         return Selector(lambda device: None, is_understood=False)
-    return Selector(evaluate, parser.is_understood)
+    return Selector(evaluate, parser.is_understood, frozenset(parser.attributes))
 
 
 class _Unknown(Exception):
@@ -101,6 +103,7 @@ class _Parser:
         self._tokens = tokens
         self._next = 0
         self.is_understood = True
+        self.attributes: set[str] = set()
 
     def peek(self) -> str | None:
         """Return the text of the next token, None at the end."""
@@ -216,7 +219,9 @@ class _Parser:
             case ["device", "driver"]:
                 return lambda device: device.driver
             case ["device", "attributes", domain, name]:
-                return lambda device: device.attributes.get(f"{domain}/{name}")
+                qualified = f"{domain}/{name}"
+                self.attributes.add(qualified)
+                return lambda device: device.attributes.get(qualified)
             case ["device", "capacity", domain, name, "compareTo", "()"] if argument is not None:
                 return lambda device: _compare_amounts(
                     device.capacity.get(f"{domain}/{name}"), argument(device)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from topology.devices import move_nodes
 from topology.disruption import release_pods, take_pods
 from topology.model import NO_GROUP, NO_NODE
 
@@ -38,11 +39,7 @@ def replace_nodes(snapshot: Snapshot, nodes: Sequence[Node]) -> Snapshot:
         for name, column in (("node", pods.node), ("nominated", pods.nominated))
     }
     columns["nominated"][columns["nominated"] < 0] = NO_NODE
-    devices = tuple(
-        replace(count, node=int(moved[count.node]))
-        for count in snapshot.devices
-        if moved[count.node] >= 0
-    )
+    devices = move_nodes(snapshot.devices, moved[: len(snapshot.nodes)].tolist(), len(kept))
     return replace(snapshot, nodes=kept, pods=replace(pods, **columns), devices=devices)
 
 

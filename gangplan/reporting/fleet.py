@@ -9,6 +9,7 @@ import numpy as np
 
 from gangplan.inspection import find_owners, is_schedulable
 from optimizer.fragmentation import count_free_gpus
+from topology.device_counts import count_by_class
 from topology.errors import RequestError
 from topology.graph import find_trees
 from topology.levels import DomainColumn, build_column, find_keys_in_use
@@ -128,7 +129,7 @@ def _count_amounts(
     usage = count_usage(snapshot)
     columns = [r for r, name in enumerate(usage.resources) if is_gpu(name)]
     gpus, held = (amounts[:, columns].sum(axis=1) for amounts in (usage.allocatable, usage.used))
-    devices = _list_devices(snapshot)
+    devices = count_by_class(snapshot.devices)
     main = _find_main(devices.values())
     counts = [devices.get(n, {}).get(main, (0, 0)) for n in range(len(snapshot.nodes))]
     total, free = np.array(counts, np.int64).reshape(-1, 2).T
@@ -153,15 +154,10 @@ def _find_open(snapshot: Snapshot) -> NDArray[np.bool_]:
 
 
 def _count_claimed(claims: Sequence[ClaimNeed]) -> int:
-    return sum(number for claim in claims for _, number in claim.devices)
-
-
-def _list_devices(snapshot: Snapshot) -> dict[int, dict[str, tuple[int, int]]]:
-    """Return node -> device class -> (devices in all, free ones)."""
-    found: dict[int, dict[str, tuple[int, int]]] = {}
-    for device in snapshot.devices:
-        found.setdefault(device.node, {})[device.device_class] = (device.total, device.free)
-    return found
+    # What All takes depends on the node: at least one.
+    return sum(
+        max(choice.alternatives[0].count, 1) for claim in claims for choice in claim.requests
+    )
 
 
 def _find_main(devices: Iterable[Mapping[str, tuple[int, int]]]) -> str:

@@ -1,7 +1,7 @@
-"""Devices that the claims of newcomers take, node by node.
+"""Devices that the claims of newcomers take, node by node, as kube-scheduler allocates them.
 
-A claim that pods share takes its devices once on a node, however many of them are there; what
-victims hold stays held, because allocations outlive their pods.
+Pods come one by one, and what an earlier one got is not reconsidered. A claim that pods share is
+allocated once; what victims hold stays held, because allocations outlive their pods.
 
 Source: `resource.k8s.io/v1` claims, KEP-5729 (claims of a PodGroup); DynamicResources keeps its own
 state, which preemption does not change.
@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topology.model import NO_GROUP
+from optimizer.devices.ledger import DeviceLedger
+from optimizer.devices.needs import find_needs, has_needs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable
 
     from numpy.typing import NDArray
 
@@ -24,62 +25,43 @@ if TYPE_CHECKING:
 
 __all__ = ["ClaimedDevices"]
 
-Holder = tuple[str, str]
-"""(claim, group or pod that it belongs to; name of the need)."""
-
 
 class ClaimedDevices:
-    """Free devices of every known class, mutable; axis N nodes."""
+    """Who got which devices, mutable; axis N nodes."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._free: dict[str, NDArray[np.int64]] = {}
-        for count in snapshot.devices:
-            free = self._free.setdefault(
-                count.device_class, np.zeros(len(snapshot.nodes), np.int64)
-            )
-            free[count.node] = count.free
-        self._uses: dict[tuple[Holder, int], int] = {}
-        """(holder, node) -> pods that use the claim there."""
+        self._ledger = DeviceLedger(snapshot, is_fixed=True)
+        self._served: dict[Hashable, bool] = {}
+        """(spec, entries, state of a node's devices) -> whether they serve one pod more."""
 
     def allows(self, pod: int, nodes: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell, for i64[n] nodes, where the claims of a pending pod find free devices: bool[n]."""
-        wanted: dict[str, NDArray[np.int64]] = {}
-        for holder, device_class, count in self._needs(pod):
-            here = wanted.setdefault(device_class, np.zeros(len(nodes), np.int64))
-            held = [(holder, n) in self._uses for n in nodes.tolist()]
-            here += np.where(held, 0, count)
-        passes = np.ones(len(nodes), bool)
-        for device_class, counts in wanted.items():
-            passes &= (counts == 0) | (self._free[device_class][nodes] >= counts)
-        return passes
+        pods = self._snapshot.pods
+        if not has_needs(self._snapshot, pods.specs[pods.spec[pod]]):
+            return np.ones(len(nodes), bool)
+        return np.array([self._serves(pod, n) for n in nodes.tolist()], bool)
 
     def shift(self, pod: int, node: int, change: int) -> None:
         """Let a pending pod take (1) or give back (-1) its devices on a node."""
-        for holder, device_class, count in self._needs(pod):
-            before = self._uses.get((holder, node), 0)
-            after = before + change
-            if after:
-                self._uses[holder, node] = after
-            else:
-                del self._uses[holder, node]
-            if not (before and after):
-                self._free[device_class][node] -= change * count
+        if change > 0:
+            self._ledger.add({pod: node})
+        else:
+            self._ledger.remove({pod: node})
 
-    def _needs(self, pod: int) -> Iterator[tuple[Holder, str, int]]:
+    def _serves(self, pod: int, node: int) -> bool:
         pods = self._snapshot.pods
-        for need in pods.specs[pods.spec[pod]].claims:
-            if need.allocated_nodes is not None:
-                continue
-            owner = self._owner(pod) if need.shared_by_group else ""
-            holder = need.claim or owner or pods.refs[pod]
-            for device_class, count in need.devices:
-                if device_class in self._free:
-                    yield (holder, f"{need.name}/{device_class}"), device_class, count
+        x = int(pods.spec[pod])
+        own, shared = find_needs(self._snapshot, pods.specs[x], node)
+        if shared:
+            return self._try(pod, node)
+        key = (x, tuple(name for name, _ in own), self._ledger.state.describe(node))
+        if key not in self._served:
+            self._served[key] = self._try(pod, node)
+        return self._served[key]
 
-    def _owner(self, pod: int) -> str:
-        groups = self._snapshot.groups
-        g = int(self._snapshot.pods.group[pod])
-        while g != NO_GROUP and groups[g].kind == "subgroup":
-            g = groups[g].parent
-        return "" if g == NO_GROUP else groups[g].ref
+    def _try(self, pod: int, node: int) -> bool:
+        if self._ledger.add({pod: node}) is not None:
+            return False
+        self._ledger.remove({pod: node})
+        return True

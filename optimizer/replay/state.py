@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.problem import DEVICE_PREFIX
+from optimizer.devices.columns import is_device_resource
 from optimizer.replay.claims import ClaimedDevices
 from optimizer.replay.neighbours import ExclusiveDomains, Neighbours
 from optimizer.replay.scores import NodeLoad
@@ -45,7 +45,7 @@ class WorkingSnapshot:
         self.problem = problem
         self.snapshot = snapshot = problem.snapshot
         self.everywhere: Indices = np.arange(len(snapshot.nodes))
-        resources = tuple(r for r in problem.resources if not r.startswith(DEVICE_PREFIX))
+        resources = tuple(r for r in problem.resources if not is_device_resource(r))
         usage = count_usage(snapshot, resources)
         self.allocatable = usage.allocatable
         self.free: Indices = usage.free

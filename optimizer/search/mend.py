@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from optimizer.decode import Fill, place_unit, replay
+from optimizer.devices.cuts import find_unserved
 from optimizer.fleet_state import FleetState
 from optimizer.nominations import keeps_nominations
 from optimizer.objective import Placed, build_levels
@@ -24,7 +25,6 @@ from optimizer.search.orders import draw_orders, weigh_units
 from optimizer.search.place import PlaceResult
 from optimizer.search.rollouts import build_lattice_tensors
 from optimizer.search.score import score_placements
-from optimizer.shared_claims import find_unserved
 from optimizer.spread_order import find_unspread
 from optimizer.units import FREE_CHOICE
 from topology.levels import NO_DOMAIN

@@ -2,17 +2,19 @@
 
 The order of business is fixed and counted, so the same question gives the same plan: bound,
 candidate orders (batched rollouts), the whole fleet exactly where it is small, destroy and repair
-where it is not, and a last pass that leaves nothing out that still fits.
+where it is not, and a last pass that leaves nothing out that still fits. What the allocator of
+devices refuses in the end is cut off, and all is searched again.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from optimizer.decode import place_unit
+from optimizer.devices.cuts import cut_devices, find_unserved
 from optimizer.fleet_state import FleetState
 from optimizer.nominations import hold_nominated, keeps_nominations
 from optimizer.objective import Placed, build_levels
@@ -20,7 +22,6 @@ from optimizer.search.bound import PlacementBound
 from optimizer.search.repair import Repair, RepairLimits
 from optimizer.search.rollouts import find_orders
 from optimizer.search.score import count_placed, score_placements
-from optimizer.shared_claims import find_unserved
 from optimizer.spread_order import find_unspread
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["EFFORTS", "Effort", "PlaceResult", "search_placement", "tighten_bounds"]
 
 
+MAX_CUTS: Final = 8
+"""Searches after the first for plans that the allocator of devices accepts."""
 PATIENCE: Final = 80
 """Pieces without gain, beyond two for each cell, after which destroy and repair ends."""
 
@@ -90,6 +93,34 @@ def search_placement(
       Placements that are feasible together, with the bound of each level.
     """
     say = progress or (lambda _: None)
+    found = _search(problem, request, say)
+    cut, rounds = cut_devices(problem, found.placements), 0
+    if cut is None:
+        return found
+    best = _drop_unserved(problem, found)
+    while cut is not None and rounds < MAX_CUTS:
+        say("searching again without what finds no devices")
+        found = _search(cut, request, say)
+        served = _drop_unserved(problem, found)
+        if served.score > best.score:
+            # What bounds a plan was found without the cuts, which are no law.
+            best = replace(served, bounds=best.bounds)
+        cut, rounds = cut_devices(cut, found.placements), rounds + 1
+    return best
+
+
+def _drop_unserved(problem: Problem, found: PlaceResult) -> PlaceResult:
+    """Leave out the units that find no devices."""
+    unserved = set(find_unserved(problem, found.placements))
+    if not unserved:
+        return found
+    placements = {u: p for u, p in found.placements.items() if u not in unserved}
+    score = score_placements(problem, placements, found.levels)
+    return replace(found, placements=placements, score=score)
+
+
+def _search(problem: Problem, request: Request, say: Callable[[str], None]) -> PlaceResult:
+    """Search once, by what the problem says of devices."""
     effort = EFFORTS[request.effort]
     rng = np.random.default_rng(request.seed)
     units = problem.units
@@ -147,9 +178,8 @@ def search_placement(
         bounds = search.score()
     if not keeps_nominations(problem, placements):
         placements = _place_in_order(FleetState(problem), active)
-    for find_failing in (find_unserved, find_unspread):
-        for u in find_failing(problem, placements):
-            del placements[u]
+    for u in find_unspread(problem, placements):
+        del placements[u]
     score = score_placements(problem, placements, levels)
     return PlaceResult(placements, levels, score, bounds)
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from optimizer.answer import describe_bound
+from optimizer.devices.cuts import serves_all
 from optimizer.objective import VICTIM_CRITERIA, Placed, build_steps
 from optimizer.problem import build_problem
 from optimizer.search.kinds import count_pod_variables, describe_counted
@@ -197,6 +198,8 @@ class _Search:
         if trial.proven < len(joint.steps) or len(trial.units) < len(self.active):
             kept = {seats.unit.key: seats for seats in stays}
             candidate = self._complete(replace(candidate, fixed={**kept, **trial.seats}))
+        if not self._serves(candidate):
+            return plan
         self.joint, self.joint_plan = joint, candidate
         self.say(f"one model places {len(trial.seats)}, {len(trial.gone)} units would go")
         if trial.proven < len(joint.steps):
@@ -231,7 +234,8 @@ class _Search:
         return replace(plan, rest=rest, result=result)
 
     def _without(self, victims: Iterable[Victim]) -> Snapshot:
-        return remove_pods(self.snapshot, [p for victim in victims for p in victim.pods])
+        gone = [p for victim in victims for p in victim.pods]
+        return remove_pods(self.snapshot, gone, self.request.dra_reclaim)
 
     def _improve(self, plan: EvictionPlan, waiting: list[Unit]) -> EvictionPlan | None:
         """Seek victims for the waiting units of one priority; None unless that is better."""
@@ -254,9 +258,15 @@ class _Search:
             }
             fixed = {**plan.fixed, **kept, **trial.seats}
             candidate = self._complete(EvictionPlan(fixed, gone=(*plan.gone, *trial.gone)))
-            if self._score(candidate) > self._score(best or before):
+            if self._score(candidate) > self._score(best or before) and self._serves(candidate):
                 best = candidate
         return best
+
+    def _serves(self, plan: EvictionPlan) -> bool:
+        """Tell whether the claims of all that is placed find devices."""
+        seats = plan.seats
+        order = [seats[unit.key].nodes for unit in self.problem.units if unit.key in seats]
+        return serves_all(self._without(plan.victims), order)
 
     def _score(self, plan: EvictionPlan) -> tuple[int, ...]:
         return score_plan(plan, self.steps, self.snapshot)

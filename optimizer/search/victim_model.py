@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from optimizer.devices.held import find_held_claims
 from optimizer.fleet_state import FleetState
 from optimizer.objective import VictimLevel
 from optimizer.problem import Relax, build_problem, count_free
@@ -62,9 +63,14 @@ class EmptiedFleet:
     requests: Indices
     """i64[S, R] of the pod classes, in those units, rounded up."""
     held: Mapping[int, Mapping[int, Indices]]
-    """Node -> victim -> i64[R] that it holds there, in those units, rounded up."""
+    """Node -> victim -> i64[R] that it holds there, in those units, rounded up. Victims from
+    `len(victims)` on stand for claims that several victims share."""
     is_hard: bool
     """No disruption budget may be exceeded any further."""
+    joint: tuple[frozenset[int], ...] = ()
+    """For each claim that victims share: those who all have to go before it is released."""
+    is_exact: bool = True
+    """What victims hold of devices adds up; else a choice is feasible, but proves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,20 +111,36 @@ def empty_fleet(
       placed: Pod -> node of pods that count as running.
       only: Refs of the units to place.
     """
-    without = remove_pods(snapshot, [p for v in victims for p in v.pods])
+    without = remove_pods(snapshot, [p for v in victims for p in v.pods], request.dra_reclaim)
     problem = build_problem(without, request, placed=placed, only=only)
     matrix = request_matrix(snapshot, problem.resources)
     pods = snapshot.pods
     specs = sorted({int(pods.spec[p]) for v in victims for p in v.pods})
     free = count_free(without, problem.resources, Relax(), placed)
-    scaled = scale_amounts(free, np.concatenate([problem.amounts, matrix[specs]]))
+    claims = find_held_claims(
+        snapshot, without, problem.resources, free, victims, request.dra_reclaim, placed
+    )
+    scaled = scale_amounts(
+        free, np.concatenate([problem.amounts, matrix[specs], claims.amounts]).astype(np.int64)
+    )
     num_classes = len(problem.amounts)
-    amounts = dict(zip(specs, scaled.requests[num_classes:].astype(np.int64), strict=True))
+    num_specs = len(specs)
+    amounts = dict(
+        zip(
+            specs,
+            scaled.requests[num_classes : num_classes + num_specs].astype(np.int64),
+            strict=True,
+        )
+    )
     held: dict[int, dict[int, Indices]] = defaultdict(dict)
     for v, victim in enumerate(victims):
         for p in victim.pods:
             on_node = held[int(pods.node[p])]
             on_node[v] = on_node.get(v, 0) + amounts[int(pods.spec[p])]
+    for (n, v), row in zip(
+        claims.holders, scaled.requests[num_classes + num_specs :].astype(np.int64), strict=True
+    ):
+        held[n][v] = held[n].get(v, 0) + row
     return EmptiedFleet(
         problem=problem,
         state=FleetState(problem),
@@ -128,6 +150,8 @@ def empty_fleet(
         requests=scaled.requests[:num_classes].astype(np.int64),
         held=held,
         is_hard=request.pdb == "hard",
+        joint=claims.joint,
+        is_exact=claims.is_exact,
     )
 
 
@@ -188,6 +212,8 @@ class _Model:
     loads: list[list[tuple[int, int, int]]] = field(default_factory=list)
     leaves: dict[int, int] = field(default_factory=dict)
     """Victim -> variable, for victims that can be of use here."""
+    gives: dict[int, int] = field(default_factory=dict)
+    """The same, and the variables of claims that victims share."""
     trees: TreeRows = field(init=False)
     flats: FlatRows = field(init=False)
     _domains: dict[int, Indices] = field(default_factory=dict)
@@ -201,8 +227,16 @@ class _Model:
         leaving = list(find_leaving(problem, self.fleet.victims))
         useful = {v for b in self.bins for v in self.fleet.held.get(int(b.nodes[0]), ())}
         useful |= {b.victim for b in blockers} | {v for _, _, v, _ in leaving}
+        shared = sorted(v for v in useful if v >= len(self.fleet.victims))
+        sharers = {v: self.fleet.joint[v - len(self.fleet.victims)] for v in shared}
+        useful = useful.difference(shared).union(*sharers.values())
         names = self.mip.add_variables(np.ones(len(useful))).tolist() if useful else []
         self.leaves = dict(zip(sorted(useful), names, strict=True))
+        self.gives = dict(self.leaves)
+        for claim, victims in sharers.items():
+            self.gives[claim] = int(self.mip.add_variables(1)[0])
+            for v in sorted(victims):
+                self.mip.add_row([self.gives[claim], self.leaves[v]], [1, -1], up=0)
         self.trees = TreeRows(state, self.bins, self.mip, self.loads, {}, self._domain_of_bin)
         self.flats = FlatRows(
             state, self.bins, self.mip, self.loads, {}, self._domain_of_bin, shared=True
@@ -247,7 +281,7 @@ class _Model:
         n = int(self.bins[b].nodes[0])
         free = self.fleet.free[n]
         held = self.fleet.held.get(n, {})
-        leaves = [self.leaves[v] for v in held]
+        leaves = [self.gives[v] for v in held]
         classes = np.array([s for s, _, _ in load])
         pods = np.array([k for _, k, _ in load])
         variables = np.array([x for _, _, x in load])
@@ -284,7 +318,7 @@ class _Model:
             room = (self.fleet.free[n] - amount)[asked] // request[asked]
             beside = max(int(room.min()), 0)
             if beside < most:
-                columns = [*variables.tolist(), self.leaves[v]]
+                columns = [*variables.tolist(), self.gives[v]]
                 self.mip.add_row(columns, [*pods.tolist(), beside - most], up=beside)
 
     def write_objectives(

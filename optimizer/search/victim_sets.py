@@ -339,6 +339,8 @@ def build_victim_sets(
 
 def _is_plain(fleet: EmptiedFleet, unit: Unit) -> bool:
     """Tell whether nothing but room decides where the pods of a unit go."""
+    if fleet.joint or not fleet.is_exact:
+        return False  # Claims that victims share, and devices that do not add up, need a model.
     problem = fleet.problem
     root = unit.root
     if len(unit.tree) != 1 or len(unit.tasks) != 1 or root.slices or root.exclusive:

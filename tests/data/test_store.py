@@ -59,6 +59,7 @@ def test_files_answer_questions_on_their_own(tmp_path):
     assert dict(first["allocatable"])["nvidia.com/gpu"] == 8
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "budgets.parquet",
+        "device_parts.parquet",
         "devices.parquet",
         "errors.parquet",
         "groups.parquet",
@@ -175,8 +176,8 @@ def _mix(folder: Path) -> None:
     ("damage", "want"),
     [
         pytest.param(
-            _edit_manifest(schemaVersion="2.1", gangplanVersion="9.9"),
-            r"schema 2\.1, written by gangplan 9\.9, is newer than 1\.0; upgrade gangplan",
+            _edit_manifest(schemaVersion="3.1", gangplanVersion="9.9"),
+            r"schema 3\.1, written by gangplan 9\.9, is newer than 2\.0; upgrade gangplan",
             id="newer major version",
         ),
         pytest.param(_edit_manifest(schemaVersion="x"), "no manifest", id="no version"),
@@ -229,7 +230,7 @@ def test_names_what_is_wrong(damage, want, tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(_edit_manifest(schemaVersion="1.7", more=[1]), id="newer minor version"),
+        pytest.param(_edit_manifest(schemaVersion="2.7", more=[1]), id="newer minor version"),
         pytest.param(_edit_manifest(digestVersion=99), id="digests of another version"),
         pytest.param(
             _edit_table("pods", lambda t: t.append_column("new", t["rank"])), id="new column"

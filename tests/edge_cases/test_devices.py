@@ -83,14 +83,17 @@ def test_device_held(held: int, want: str | None, want_mentions: str) -> None:
         assert cause.details["event"] == "0/1 nodes are available: 1 cannot allocate all claims."
 
 
-def test_a_placement_that_relies_on_claims_is_conditional() -> None:
+def test_a_plan_says_which_devices() -> None:
     plan = ask(
         machine("a"), *device_objects(8, 4), gang("g"), *members(1, container("1"), **CLAIMING)
     )
     assert placed(plan) == {"ml/g": 1}
-    ((group, reason),) = plan.conditional
-    assert group == "ml/g"
-    assert "resource claims" in reason
+    assert plan.conditional == ()
+    (member,) = group_of(plan).pods
+    assert [d.to_dict() for d in member.devices] == [
+        {"claim": "gpus", "request": "r", "driver": DRIVER, "pool": "a", "device": f"gpu-{i}"}
+        for i in range(4, 8)
+    ]
 
 
 def test_case_63_an_allocated_claim_holds_its_pod_to_a_node() -> None:

@@ -472,6 +472,24 @@ def test_terminating_member_of_a_unit_does_not_go_again() -> None:
     assert victims(plan) == ["v0"]
 
 
+def test_unit_goes_for_the_highest_on_its_nodes() -> None:
+    """Both use a node that the unit of priority 5 leaves; only h may evict it."""
+    plan = preempt(
+        node("n0", labels={"pool": "a"}),
+        node("n1", labels={"pool": "b"}),
+        gang("v", 2, priority=5, **ALL),
+        running("v0", "n0", 5, gpus=8, group="v"),
+        running("v1", "n1", 5, gpus=8, group="v"),
+        gang(priority=3),
+        gang("h", priority=50),
+        *wanted(priority=3, nodeSelector={"pool": "a"}),
+        pod("h0", container(gpus=8), group="h", priority=50, nodeSelector={"pool": "b"}),
+    )
+    assert victims(plan) == ["v0", "v1"]
+    assert {eviction.preemptor for eviction in plan.evictions} == {"ml/h"}
+    assert pods_of(plan) == {"g0": "n0"}
+
+
 @pytest.mark.parametrize(
     ("unit", "want_gone"),
     [

@@ -60,6 +60,9 @@ def flawed(tmp_path: Path) -> str:
         pytest.param(["explain", QUORUM], 0, id="not placed is an answer"),
         pytest.param(["preempt", VICTIMS, "--group", "work/wide"], 0, id="preempt"),
         pytest.param(["place", VICTIMS, "--preempt", "--pdb", "hard"], 0, id="place --preempt"),
+        pytest.param(
+            ["place", VICTIMS, "--preempt", "--dra-reclaim", "node-local"], 0, id="--dra-reclaim"
+        ),
         pytest.param(["explain", VICTIMS, "--preempt"], 0, id="explain --preempt"),
         pytest.param(["place", RACKS, "--policy", "replay"], 0, id="replay"),
         pytest.param(
@@ -84,6 +87,7 @@ def flawed(tmp_path: Path) -> str:
         pytest.param(["place", RACKS, "-l", "a=b=c"], 2, id="selector that is none"),
         pytest.param(["preempt", VICTIMS], 2, id="preempt for nobody"),
         pytest.param(["place", VICTIMS, "--pdb", "soft"], 2, id="budgets without evictions"),
+        pytest.param(["place", VICTIMS, "--dra-reclaim", "all"], 2, id="claims without evictions"),
         pytest.param(
             ["place", VICTIMS, "--preempt", "--objective", "max:victimPods"],
             2,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from builders import GPU, RACK, make_group, make_node, make_pods, make_snapshot, make_spec
+from devices import make_devices
 
 from gangplan.inspection import (
     Inspection,
@@ -26,7 +27,7 @@ def test_nodes() -> None:
         ],
         make_pods("a", 3, on="n1"),
         make_pods("b", 1, on="n2", spec=make_spec(gpus=0, cpu=1500, memory=1 << 30)),
-        devices=[("n2", "gpu.example.com", 8, 3)],
+        devices=make_devices([(1, "gpu.example.com", 8, 3)]),
     )
     want_nodes = [
         {

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from builders import RACK, make_group, make_node, make_pods, make_snapshot, make_spec
+from devices import make_devices, make_need
 
 from optimizer.answer import (
     assign_pods,
@@ -259,47 +260,21 @@ NEAR_X = AffinityTerm(RACK, LabelSelector((Requirement("app", "In", ("x",)),)), 
 
 
 @pytest.mark.parametrize(
-    ("spec", "group", "devices", "want"),
+    ("spec", "group", "want"),
     [
-        pytest.param({}, {}, [], [], id="nothing is left open"),
-        pytest.param({"unmodelled": ("volume v",)}, {}, [], [("ml/g", "volume v")], id="a volume"),
-        pytest.param({}, {"unmodelled": ("admission",)}, [], [("ml/g", "admission")], id="its API"),
-        pytest.param(
-            {"claims": (ClaimNeed("c", template="t", devices=(("gpu", 1),)),)},
-            {},
-            [("a1", "gpu", 8, 8)],
-            [
-                (
-                    "ml/g",
-                    "needs resource claims that are not allocated yet; devices are counted by "
-                    "class, not allocated",
-                )
-            ],
-            id="devices that are counted",
-        ),
-        pytest.param(
-            {"claims": (ClaimNeed("c", template="t", devices=(("nic", 1),)),)},
-            {},
-            [],
-            [
-                (
-                    "ml/g",
-                    "needs resource claims that are not allocated yet; devices are not counted",
-                )
-            ],
-            id="devices of an unknown class",
-        ),
+        pytest.param({}, {}, [], id="nothing is left open"),
+        pytest.param({"unmodelled": ("volume v",)}, {}, [("ml/g", "volume v")], id="a volume"),
+        pytest.param({}, {"unmodelled": ("admission",)}, [("ml/g", "admission")], id="its API"),
+        pytest.param({"claims": (make_need(1),)}, {}, [], id="devices that are allocated anew"),
         pytest.param(
             {"claims": (ClaimNeed("c", claim="ml/c", allocated_nodes=()),)},
             {},
-            [],
             [],
             id="devices that are allocated",
         ),
         pytest.param(
             {"affinity": (NEAR_X,)},
             {},
-            [],
             [("ml/g", "inter-pod affinity to pods that are pending themselves")],
             id="near pods that are not there",
         ),
@@ -308,7 +283,6 @@ NEAR_X = AffinityTerm(RACK, LabelSelector((Requirement("app", "In", ("x",)),)), 
 def test_conditions(
     spec: dict[str, object],
     group: dict[str, object],
-    devices: list[tuple[str, str, int, int]],
     want: list[tuple[str, str]],
 ) -> None:
     snapshot = make_snapshot(
@@ -318,7 +292,7 @@ def test_conditions(
             make_group("ml/g", 1, **group),
             make_group("ml/g#0", 1, parent="ml/g", kind="subgroup"),
         ],
-        devices=devices,
+        devices=make_devices([(0, "gpu", 8, 8)]),
     )
     problem = build_problem(snapshot, Request())
     assert list(find_conditions(snapshot, problem)) == want

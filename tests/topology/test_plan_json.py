@@ -16,6 +16,7 @@ from topology.plan import (
     Eviction,
     GroupPlan,
     Move,
+    PlacedDevice,
     PlacedPod,
     Plan,
     Request,
@@ -36,7 +37,16 @@ PLAN = Plan(
             10,
             "placed",
             domains=(ChosenDomain("rack", "r1", "0"),),
-            pods=(PlacedPod("ml/a-0", "n1", "0", "leader"), PlacedPod("ml/a-1", "n1")),
+            pods=(
+                PlacedPod(
+                    "ml/a-0",
+                    "n1",
+                    "0",
+                    "leader",
+                    (PlacedDevice("gpus", "r/big", "gpu.example.com", "n1", "gpu-0"),),
+                ),
+                PlacedPod("ml/a-1", "n1"),
+            ),
             pending_pods=("ml/a-2",),
             composite="ml/c",
         ),
@@ -84,6 +94,10 @@ def test_budgets_may_be_hard() -> None:
     hard = document()
     hard["request"]["pdb"] = "hard"
     assert plan_from_dict(hard).request.pdb == "hard"
+    hard["request"]["draReclaim"] = "all"
+    assert plan_from_dict(hard).request.dra_reclaim == "all"
+    del hard["request"]["draReclaim"]
+    assert plan_from_dict(hard).request.dra_reclaim == "none"
     del hard["request"]["pdb"]
     assert plan_from_dict(hard) == PLAN
 

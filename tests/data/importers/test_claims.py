@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from kube import complaints, find_pod, gang, pod, read, thing
 
+from topology.devices import DeviceConstraint, DeviceRequest, RequestChoice
 from topology.model import ClaimNeed, Requirement, SelectorTerm
 
 Obj = dict[str, Any]
@@ -25,6 +26,12 @@ def claim(name: str = "c", *requests: Obj, status: Obj | None = None, **devices:
 def allocated(*terms: Obj) -> Obj:
     selector = {"nodeSelector": {"nodeSelectorTerms": list(terms)}} if terms else {}
     return {"allocation": {"devices": {"results": []}, **selector}}
+
+
+def asks(*counts: int, **fields: Any) -> Any:
+    """The requests r of a claim, by what each counts."""
+    choices = [RequestChoice("r", (DeviceRequest("r", 0, n, **fields),)) for n in counts]
+    return {"requests": tuple(choices)}
 
 
 DEVICES = [
@@ -48,41 +55,56 @@ BY_TEMPLATE = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
 @pytest.mark.parametrize(
     ("obj", "want", "want_unmodelled"),
     [
-        pytest.param(claim(), ClaimNeed("gpu", "ml/c", devices=((CLASS, 1),)), [], id="one device"),
+        pytest.param(claim(), ClaimNeed("gpu", "ml/c", **asks(1)), [], id="one device"),
         pytest.param(
             claim("c", request(None)),
-            ClaimNeed("gpu", "ml/c", devices=((CLASS, 1),)),
+            ClaimNeed("gpu", "ml/c", **asks(1)),
             [],
             id="1 is the default",
         ),
         pytest.param(
             claim("c", request(2), request(3)),
-            ClaimNeed("gpu", "ml/c", devices=((CLASS, 5),)),
+            ClaimNeed("gpu", "ml/c", **asks(2, 3)),
             [],
             id="two requests of a class",
         ),
         pytest.param(
             claim("c", {"name": "r", "deviceClassName": CLASS, "count": 2}),
-            ClaimNeed("gpu", "ml/c", devices=((CLASS, 2),)),
+            ClaimNeed("gpu", "ml/c", **asks(2)),
             [],
             id="v1beta1 request",
         ),
         pytest.param(
             claim("c", request(adminAccess=True)),
-            ClaimNeed("gpu", "ml/c"),
+            ClaimNeed("gpu", "ml/c", **asks(1, is_admin=True)),
             [],
-            id="case 61: admin access takes nothing",
+            id="case 61: admin access",
         ),
         pytest.param(
             claim("c", request(None, allocationMode="All")),
-            ClaimNeed("gpu", "ml/c"),
-            ["claim ml/c takes all devices of a node"],
+            ClaimNeed("gpu", "ml/c", **asks(0)),
+            [],
             id="case 62: all devices",
         ),
         pytest.param(
-            claim("c", {"name": "r", "firstAvailable": [{"name": "a"}]}),
-            ClaimNeed("gpu", "ml/c"),
-            ["claim ml/c takes the first available of several requests"],
+            claim(
+                "c",
+                {
+                    "name": "r",
+                    "firstAvailable": [
+                        {"name": "a", "deviceClassName": CLASS, "count": 2},
+                        {"name": "b", "deviceClassName": CLASS},
+                    ],
+                },
+            ),
+            ClaimNeed(
+                "gpu",
+                "ml/c",
+                requests=(
+                    RequestChoice("r", (DeviceRequest("r/a", 0, 2), DeviceRequest("r/b", 0, 1))),
+                ),
+            ),
+            [],
             id="first available",
         ),
         pytest.param(
@@ -91,22 +113,24 @@ BY_TEMPLATE = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
                 request(selectors=[{"cel": {"expression": "true"}}]),
                 constraints=[{"matchAttribute": "a/b"}],
             ),
-            ClaimNeed("gpu", "ml/c", devices=((CLASS, 1),)),
-            [
-                "claim ml/c constrains which devices go together",
-                "claim ml/c selects devices by expression",
-            ],
+            ClaimNeed(
+                "gpu",
+                "ml/c",
+                requests=(RequestChoice("r", (DeviceRequest("r", 1),)),),
+                constraints=(DeviceConstraint("a/b"),),
+            ),
+            [],
             id="selectors and constraints",
         ),
         pytest.param(
             claim(status=allocated(ON_N0_WIRE)),
-            ClaimNeed("gpu", "ml/c", allocated_nodes=ON_N0, devices=((CLASS, 1),)),
+            ClaimNeed("gpu", "ml/c", allocated_nodes=ON_N0, **asks(1)),
             [],
             id="case 63: allocated on one node",
         ),
         pytest.param(
             claim(status=allocated()),
-            ClaimNeed("gpu", "ml/c", allocated_nodes=(), devices=((CLASS, 1),)),
+            ClaimNeed("gpu", "ml/c", allocated_nodes=(), **asks(1)),
             [],
             id="allocated, usable anywhere",
         ),
@@ -137,12 +161,10 @@ TEMPLATE = thing(
 @pytest.mark.parametrize(
     ("status", "want"),
     [
-        pytest.param(
-            {}, (ClaimNeed("gpu", "", "ml/t", devices=((CLASS, 4),)),), id="still to be made"
-        ),
+        pytest.param({}, (ClaimNeed("gpu", "", "ml/t", **asks(4)),), id="still to be made"),
         pytest.param(
             {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "c"}]},
-            (ClaimNeed("gpu", "ml/c", "ml/t", devices=((CLASS, 1),)),),
+            (ClaimNeed("gpu", "", "ml/t", **asks(1)),),
             id="made",
         ),
         pytest.param({"resourceClaimStatuses": [{"name": "gpu"}]}, (), id="not needed"),
@@ -166,19 +188,19 @@ def test_pods_of_a_template_still_to_be_used_share_a_spec() -> None:
         pytest.param(
             {"resourceClaimName": "c"},
             BY_NAME,
-            ClaimNeed("gpu", "ml/c", shared_by_group=True, devices=((CLASS, 1),)),
+            ClaimNeed("gpu", "ml/c", shared_by_group=True, **asks(1)),
             id="same claim",
         ),
         pytest.param(
             {"resourceClaimTemplateName": "t"},
             BY_TEMPLATE,
-            ClaimNeed("gpu", "ml/made", "ml/t", True, ON_N0, ((CLASS, 1),)),
+            ClaimNeed("gpu", "ml/made", "ml/t", True, ON_N0, **asks(1)),
             id="claim made for the group",
         ),
         pytest.param(
             {"resourceClaimTemplateName": "other"},
             BY_TEMPLATE,
-            ClaimNeed("gpu", "", "ml/t", devices=((CLASS, 4),)),
+            ClaimNeed("gpu", "", "ml/t", **asks(4)),
             id="same name, other source",
         ),
     ],

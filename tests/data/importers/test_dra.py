@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from kube import complaints, container, node, pod, read, thing
 
+from topology.device_counts import count_by_class
+
 Obj = dict[str, Any]
 DRIVER = "gpu.example.com"
 
@@ -148,7 +150,8 @@ BOTH = {
 )
 def test_counts(objects: list[Obj], want: list[tuple[str, int, int]]) -> None:
     snapshot = read(node("n0"), node("n1"), device_class(), *objects)
-    found = [(snapshot.nodes[d.node].name, d.total, d.free) for d in snapshot.devices]
+    counts = count_by_class(snapshot.devices)
+    found = [(snapshot.nodes[n].name, *of_class["gpu"]) for n, of_class in counts.items()]
     assert found == want
     assert complaints(snapshot) == []
 
@@ -166,10 +169,7 @@ def test_classes_select_devices() -> None:
         resource_slice(typed("a", "gpu"), typed("b", "gpu"), typed("c", "mig"), "d"),
         holding("b"),
     )
-    assert [(d.device_class, d.total, d.free) for d in snapshot.devices] == [
-        ("gpu", 2, 1),
-        ("mig", 1, 1),
-    ]
+    assert count_by_class(snapshot.devices) == {0: {"gpu": (2, 1), "mig": (1, 1)}}
     assert any("DeviceClass odd has a selector" in w for w in snapshot.warnings)
 
 
@@ -178,12 +178,7 @@ def test_classes_select_devices() -> None:
     [
         pytest.param([resource_slice("a", count=2)], "1 device pools lack slices", id="incomplete"),
         pytest.param(
-            [resource_slice("a", allNodes=True)], "1 devices are not of one node", id="network"
-        ),
-        pytest.param(
-            [resource_slice({"name": "a", "allowMultipleAllocations": True})],
-            "1 devices allow several allocations",
-            id="shared",
+            [resource_slice("a"), holding("b")], "1 allocated devices are in no", id="device gone"
         ),
         pytest.param(
             [resource_slice("a"), device_class("two")],
@@ -235,8 +230,20 @@ def test_nodes_offer_nothing_extra_where_nobody_asks() -> None:
             resource_slice(
                 {"name": "a", "consumesCounters": [{"counters": {"x": {"value": "1K"}}}]}
             ),
-            ("s", "spec.counters.x"),
+            ("s", "spec.devices[0].consumesCounters[0].counters.x"),
             id="counter that is no quantity",
+        ),
+        pytest.param(
+            resource_slice(
+                {"name": "a", "consumesCounters": [{"counters": {"x": {"value": "1"}}}]}
+            ),
+            ("s", "spec.devices[0].consumesCounters"),
+            id="counter that the pool does not share",
+        ),
+        pytest.param(
+            resource_slice({"name": "a", "capacity": {"memory": {"value": "much"}}}),
+            ("s", "spec.devices[0].capacity.memory.value"),
+            id="capacity that is no quantity",
         ),
         pytest.param(resource_slice("a", driver=5), ("s", "spec.driver"), id="driver"),
     ],

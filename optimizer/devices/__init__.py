@@ -1,0 +1,1 @@
+"""Devices of Dynamic Resource Allocation: which devices claims get on a node, and how many pods."""
