@@ -68,7 +68,10 @@ def anonymize_snapshot(snapshot: Snapshot, seed: int = 0) -> Snapshot:
     order = np.array(sorted(range(len(pods)), key=new_refs.__getitem__), np.int64)
     columns = {
         name: getattr(pods, name)[order]
-        for name in ("spec", "labels", "template", "phase", "flags", "priority", "rank")
+        for name in (
+            *("spec", "labels", "template", "phase", "flags", "priority", "rank"),
+            *("created", "started", "checkpoint"),
+        )
     }
     return Snapshot(
         nodes=tuple(nodes[n] for n in sorted_nodes),
@@ -81,8 +84,6 @@ def anonymize_snapshot(snapshot: Snapshot, seed: int = 0) -> Snapshot:
             node=_move(pods.node, new_node)[order],
             nominated=_move(pods.nominated, new_node)[order],
             group=_move(pods.group, new_group)[order],
-            created=pods.created[order],
-            started=pods.started[order],
             **columns,
         ),
         groups=tuple(

@@ -31,7 +31,7 @@ DIGEST_VERSION: Final = 2
 """Raised whenever equal content gets another digest, as when the model gains a field."""
 
 _COLUMNS: Final = ("node", "group", "phase", "flags", "priority", "nominated", "rank")
-_TIMES: Final = ("created", "started")
+_TIMES: Final = ("created", "started", "checkpoint")
 
 
 def digest_snapshot(snapshot: Snapshot) -> str:

@@ -14,6 +14,7 @@ from data.collect import Collection, collect, decode_pod, find_ref
 from data.decode import read_items
 from data.files import find_sources, read_source
 from data.importers.base import ImportContext, ImportedPod, ReadProblem
+from data.importers.checkpoints import CHECKPOINT_ANNOTATION, CheckpointReader
 from data.importers.claims import read_claims, share_group_claims, warn_about_claims
 from data.importers.core import (
     read_budgets,
@@ -67,6 +68,7 @@ def read_snapshot(
     *,
     strict: bool = False,
     pod_labels: Iterable[str] = (),
+    checkpoint_annotation: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Snapshot:
     """Read files and folders as one snapshot.
@@ -78,6 +80,8 @@ def read_snapshot(
       strict: Refuse the snapshot if any object is invalid.
       pod_labels: Label keys of pods to keep besides those that some selector mentions. A stored
         snapshot has those that were kept when it was written.
+      checkpoint_annotation: Key of the pod annotation that says when work was last saved; None:
+        `gangplan.io/last-checkpoint`. A stored snapshot has the times read when it was written.
       progress: Called with a line for each step that may take long.
 
     Returns:
@@ -88,7 +92,13 @@ def read_snapshot(
     """
     if any(is_remote(path) for path in paths):
         with fetch_all(paths) as local:
-            return read_snapshot(local, strict=strict, pod_labels=pod_labels, progress=progress)
+            return read_snapshot(
+                local,
+                strict=strict,
+                pod_labels=pod_labels,
+                checkpoint_annotation=checkpoint_annotation,
+                progress=progress,
+            )
     stored = [p for p in paths if os.path.isfile(os.path.join(p, _MANIFEST))]
     if stored and len(paths) > 1:
         raise SnapshotError(
@@ -100,7 +110,8 @@ def read_snapshot(
         snapshot = read_store(stored[0])
     else:
         say = progress or (lambda line: None)
-        snapshot = _build(_collect_files(paths, say), pod_labels, say)
+        checkpoints = CheckpointReader(checkpoint_annotation or CHECKPOINT_ANNOTATION)
+        snapshot = _build(_collect_files(paths, say), pod_labels, checkpoints, say)
     if strict and snapshot.errors:
         raise SnapshotError(
             f"{format_error(snapshot.errors[0])} ({len(snapshot.errors)} invalid objects in all; "
@@ -118,7 +129,7 @@ def read_objects(objects: Sequence[Any], *, pod_labels: Iterable[str] = ()) -> S
     found = Collection()
     for item in objects:
         collect(read_items(msgspec.json.encode(item), "manifest"), found, expects_objects=True)
-    return _build(found, pod_labels, lambda line: None)
+    return _build(found, pod_labels, CheckpointReader(), lambda line: None)
 
 
 def format_error(error: ObjectError) -> str:
@@ -165,7 +176,12 @@ def _describe_ignored(found: Collection) -> str:
     )
 
 
-def _build(found: Collection, pod_labels: Iterable[str], say: Callable[[str], None]) -> Snapshot:
+def _build(
+    found: Collection,
+    pod_labels: Iterable[str],
+    checkpoints: CheckpointReader,
+    say: Callable[[str], None],
+) -> Snapshot:
     context = _make_context(found)
     never_preempting = read_priority_classes(context)
     read_namespaces(context)
@@ -174,7 +190,7 @@ def _build(found: Collection, pod_labels: Iterable[str], say: Callable[[str], No
     builder = SpecBuilder(claims, context.namespaces, never_preempting)
     context.build_spec = builder.build_template
     say(f"reading {len(found.pods)} pods")
-    _read_pods(found, context, builder)
+    _read_pods(found, context, builder, checkpoints)
     read_budgets(context)
     warn_about_nodes(context)
     for import_family in _IMPORTERS:
@@ -220,7 +236,12 @@ def _make_context(found: Collection) -> ImportContext:
     )
 
 
-def _read_pods(found: Collection, context: ImportContext, builder: SpecBuilder) -> None:
+def _read_pods(
+    found: Collection,
+    context: ImportContext,
+    builder: SpecBuilder,
+    checkpoints: CheckpointReader,
+) -> None:
     for item, decoded in found.pods:
         name = ""
         try:
@@ -228,10 +249,13 @@ def _read_pods(found: Collection, context: ImportContext, builder: SpecBuilder) 
             namespace, own = find_ref(wire.metadata)
             name = f"{namespace}/{own}"
             pod = read_pod(wire, namespace, own, context, builder)
+            pod.row.checkpoint = checkpoints.read(name, pod.annotations)
             _add_pod(pod, item.file, context)
         except ReadProblem as problem:
             found.report(item, problem, name)
     found.pods.clear()
+    if line := checkpoints.describe_bad():
+        context.warn(line)
 
 
 def _add_pod(pod: ImportedPod, file: str, context: ImportContext) -> None:

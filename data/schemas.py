@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 __all__ = [
+    "ADDED",
     "DIGEST_KEY",
     "SCHEMAS",
     "SCHEMA_VERSION",
@@ -53,6 +54,7 @@ SCHEMAS: Final[dict[str, Any]] = {
             ("name", _TEXT),
             ("unschedulable", pa.bool_()),
             ("ready", pa.bool_()),
+            ("allows_resize_preemption", pa.bool_()),  # since 1.1
             *_SUMS,
             ("allocatable", _AMOUNTS),
             ("labels", _LABELS),
@@ -74,6 +76,7 @@ SCHEMAS: Final[dict[str, Any]] = {
             ("rank", pa.int32()),
             ("created", pa.int64()),  # seconds since 1970, -1 where unknown
             ("started", pa.int64()),
+            ("checkpoint", pa.int64()),  # since 1.1
             ("spec", pa.int32()),  # row of specs
             ("labels", pa.int32()),  # row of label_sets
             *_SUMS,
@@ -142,6 +145,12 @@ SCHEMAS: Final[dict[str, Any]] = {
     ),
 }
 """Schema by table; the file of a table is "<table>.parquet"."""
+
+ADDED: Final[dict[tuple[str, str], object]] = {
+    ("pods", "checkpoint"): -1,
+    ("nodes", "allows_resize_preemption"): True,
+}
+"""(table, column) of later minor versions -> what it holds where an older store lacks it."""
 
 
 def is_derived(field: Any) -> bool:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data.device_tables import read_device_table, write_device_columns, write_device_parts
-from data.schemas import SCHEMAS, is_derived
+from data.schemas import ADDED, SCHEMAS, is_derived
 from topology.errors import SnapshotError
 from topology.model import (
     MISSING_NODE,
@@ -41,6 +41,7 @@ __all__ = ["from_tables", "to_tables"]
 
 _PHASES = [phase.name.capitalize() for phase in Phase]
 _SUMS = ("cpu_milli", "memory_bytes", "gpus")
+_TIMES = ("created", "started", "checkpoint")
 
 
 def to_tables(snapshot: Snapshot) -> dict[str, Any]:
@@ -83,6 +84,7 @@ def from_tables(
     Raises:
       SnapshotError: A column or a name that another table refers to is missing.
     """
+    tables = {name: _add_columns(name, table) for name, table in tables.items()}
     rows = {name: _read(name, table) for name, table in tables.items() if name != "pods"}
     nodes = tuple(_read_nodes(rows["nodes"]))
     groups = tuple(_read_groups(rows["groups"]))
@@ -145,7 +147,7 @@ def _sum_amounts(amounts: Iterable[Iterable[tuple[str, int]]]) -> dict[str, list
 
 def _node_columns(nodes: Sequence[Node]) -> dict[str, Any]:
     return {
-        **_attributes(nodes, ("name", "unschedulable", "ready")),
+        **_attributes(nodes, ("name", "unschedulable", "ready", "allows_resize_preemption")),
         **_sum_amounts(n.allocatable.items() for n in nodes),
         "allocatable": [list(n.allocatable.items()) for n in nodes],
         "labels": [list(n.labels.items()) for n in nodes],
@@ -167,7 +169,7 @@ def _pod_columns(
     pods: PodTable, node_names: Sequence[str], group_refs: Sequence[str]
 ) -> dict[str, Any]:
     sums = _sum_amounts(s.requests for s in pods.specs)
-    numbers = ("flags", "priority", "rank", "created", "started", "spec", "labels")
+    numbers = ("flags", "priority", "rank", *_TIMES, "spec", "labels")
     return {
         "ref": pa.array(pods.refs, pa.string()),
         "node": _name_column(pods.node, node_names),
@@ -254,6 +256,15 @@ def _check_columns(name: str, table: Any) -> None:
             )
 
 
+def _add_columns(name: str, table: Any) -> Any:
+    """Return a table of an older minor version with the columns that were added since."""
+    for (owner, column), value in ADDED.items():
+        if owner == name and column not in table.column_names:
+            field = SCHEMAS[name].field(column)
+            table = table.append_column(field, pa.array([value] * table.num_rows, field.type))
+    return table
+
+
 def _read(name: str, table: Any) -> dict[str, list[Any]]:
     """Return the columns of a small table as Python lists."""
     _check_columns(name, table)
@@ -280,6 +291,7 @@ def _read_nodes(columns: Mapping[str, list[Any]]) -> Iterable[Node]:
             tuple(Taint(**t) for t in row["taints"]),
             row["unschedulable"],
             row["ready"],
+            row["allows_resize_preemption"],
         )
 
 
@@ -316,8 +328,7 @@ def _read_pods(table: Any, node_names: Any, group_refs: Any, templates: Any) -> 
         "flags": np.int16,
         "priority": np.int32,
         "rank": np.int32,
-        "created": np.int64,
-        "started": np.int64,
+        **dict.fromkeys(_TIMES, np.int64),
         "spec": np.int32,
         "labels": np.int32,
     }

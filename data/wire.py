@@ -8,7 +8,7 @@ Source: k8s.io/api core/v1.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -292,11 +292,19 @@ class TaintWire(_Wire):
     effect: str = "NoSchedule"
 
 
+class PodPreemptionPolicy(_Wire):
+    """`spec.podPreemptionPolicy` of a node (1.37, alpha)."""
+
+    disable_resize_preemption: list[Any] | None = None
+    """Why growing in place may evict nobody here; what the entries say does not matter."""
+
+
 class NodeSpec(_Wire):
     """`spec` of a node."""
 
     taints: list[TaintWire] | None = None
     unschedulable: bool | None = None
+    pod_preemption_policy: PodPreemptionPolicy | None = None
 
 
 class NodeStatus(_Wire):

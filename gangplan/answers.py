@@ -40,13 +40,23 @@ def open_streams(context: typer.Context, quiet: bool, no_color: bool) -> Streams
 
 
 def read_input(
-    paths: Sequence[str], *, strict: bool, streams: Streams, pod_labels: Iterable[str] = ()
+    paths: Sequence[str],
+    *,
+    strict: bool,
+    streams: Streams,
+    pod_labels: Iterable[str] = (),
+    checkpoint_annotation: str | None = None,
 ) -> Snapshot:
     """Read what SNAPSHOT names, keep these labels of pods, and report what was wrong with it."""
     from data.reader import format_error, read_snapshot
 
     with streams.progress() as progress:
-        snapshot = read_snapshot(paths, pod_labels=pod_labels, progress=progress)
+        snapshot = read_snapshot(
+            paths,
+            pod_labels=pod_labels,
+            checkpoint_annotation=checkpoint_annotation,
+            progress=progress,
+        )
     for error in snapshot.errors:
         streams.error(format_error(error))
     for warning in snapshot.warnings:
@@ -93,7 +103,7 @@ def tell_plan(plan: Plan, snapshot: Snapshot, streams: Streams) -> None:
     for warning in plan.warnings:
         if warning not in snapshot.warnings:
             streams.warning(warning)
-    if not plan.groups:
+    if not plan.groups and plan.resize is None:
         streams.note("no pod waits for a node")
     for group, reason in plan.conditional:
         streams.warning(f"{group}: relies on what is not modelled: {reason}")

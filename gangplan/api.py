@@ -43,6 +43,7 @@ def read(
     *paths: str | PathLike[str],
     strict: bool = False,
     pod_labels: Iterable[str] = (),
+    checkpoint_annotation: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Snapshot:
     """Read files, folders or stored snapshots as one snapshot.
@@ -51,6 +52,8 @@ def read(
       paths: What SNAPSHOT stands for on the command line.
       strict: Any invalid object is fatal instead of being set aside in `errors`.
       pod_labels: Label keys of pods to keep besides those that some selector mentions.
+      checkpoint_annotation: Key of the pod annotation that says when work was last saved; None:
+        `gangplan.io/last-checkpoint`.
       progress: Called with the name of each step.
 
     Raises:
@@ -59,7 +62,13 @@ def read(
     from data.reader import read_snapshot
 
     names = [str(path) for path in paths]
-    return read_snapshot(names, strict=strict, pod_labels=pod_labels, progress=progress)
+    return read_snapshot(
+        names,
+        strict=strict,
+        pod_labels=pod_labels,
+        checkpoint_annotation=checkpoint_annotation,
+        progress=progress,
+    )
 
 
 def inspect(snapshot: Snapshot, *, release: str = "1.37") -> Inspection:
@@ -108,7 +117,7 @@ def place(
 
 def preempt(
     snapshot: Snapshot,
-    groups: Sequence[str],
+    groups: Sequence[str] | None = None,
     *,
     progress: Callable[[str], None] | None = None,
     **options: Any,
@@ -117,7 +126,7 @@ def preempt(
 
     Args:
       snapshot: Read whole; never changed.
-      groups: References to plan for.
+      groups: References to plan for; none with `resize`, a `topology.plan.ResizeRequest`.
       progress: Called with the name of each step.
       options: As for `place`; `objective` is by default `optimizer.objective.PREEMPT_OBJECTIVE`.
 

@@ -21,6 +21,8 @@ from gangplan.answers import (
 from gangplan.options import (
     AllNamespaces,
     AssumeGangs,
+    CheckpointAnnotation,
+    Cost,
     DraReclaim,
     Effort,
     ExitStatus,
@@ -35,6 +37,8 @@ from gangplan.options import (
     Preempt,
     Quiet,
     Release,
+    Requests,
+    Resize,
     Seed,
     Selector,
     Snapshots,
@@ -167,8 +171,8 @@ def inspect(
     cluster = read_input(snapshot, strict=strict, streams=streams, pod_labels=find_keys(chosen))
     shown = select_pods(cluster, None if all_namespaces else namespace, chosen)
     answer = inspect_snapshot(cluster, release=release, shown_pods=shown)
-    for stranded in answer.stranded:
-        streams.warning(stranded.message)
+    for line in answer.findings:
+        streams.warning(line)
     print_answer(
         form,
         output,
@@ -199,6 +203,10 @@ def _plan(
     preempt: Preempt = False,
     pdb: Pdb = None,
     dra_reclaim: DraReclaim = None,
+    cost: Cost = None,
+    resize: Resize = None,
+    requests: Requests = None,
+    checkpoint_annotation: CheckpointAnnotation = None,
     policy: Policy = "optimize",
     release: Release = "1.37",
     seed: Seed = 0,
@@ -213,6 +221,7 @@ def _plan(
     streams = open_streams(context, quiet, no_color)
     from gangplan.questions import (
         ask_evictions,
+        ask_resize,
         check_policy,
         choose_groups,
         find_keys,
@@ -221,17 +230,37 @@ def _plan(
     )
     from topology.plan import Request
 
+    growing = ask_resize(
+        command,
+        resize,
+        requests or [],
+        groups=group or [],
+        namespace=None if all_namespaces else namespace,
+        selector=selector,
+        policy=policy,
+    )
+    named = [*(group or []), *([resize] if resize else [])]
     options = ask_evictions(
-        command, groups=group or [], preempt=preempt, pdb=pdb, dra_reclaim=dra_reclaim
+        command, groups=named, preempt=preempt, pdb=pdb, cost=cost, dra_reclaim=dra_reclaim
     )
     check_policy(command, policy=policy, pdb=pdb)
     if objective is not None:
+        if cost is not None:
+            raise RequestError("--cost: --objective says already what counts; leave one out")
         options["objective"] = split_objective(objective)
     chosen = parse_selector(selector) if selector is not None else None
-    cluster = read_input(snapshot, strict=strict, streams=streams, pod_labels=find_keys(chosen))
+    cluster = read_input(
+        snapshot,
+        strict=strict,
+        streams=streams,
+        pod_labels=find_keys(chosen),
+        checkpoint_annotation=checkpoint_annotation,
+    )
     request = Request(
         command=command,
-        groups=choose_groups(
+        groups=None
+        if growing is not None
+        else choose_groups(
             cluster,
             group or [],
             namespace=None if all_namespaces else namespace,
@@ -241,6 +270,7 @@ def _plan(
         effort=effort,
         release=release,
         assume_gangs=assume_gangs,
+        resize=growing,
         policy=policy,
         **options,
     )
@@ -264,7 +294,8 @@ def _plan(
     )
     if plan.verification is None or not plan.verification.is_valid:
         return FAILED
-    if exit_status and any(g.outcome != "placed" for g in plan.groups):
+    stays = plan.resize is not None and plan.resize.outcome != "resized"
+    if exit_status and (stays or any(g.outcome != "placed" for g in plan.groups)):
         return NOT_REACHED
     return ANSWERED
 
@@ -486,6 +517,7 @@ def verify(
             metavar="FILE", help="A plan as `-o json` or `-o yaml` printed it.", show_default=False
         ),
     ],
+    checkpoint_annotation: CheckpointAnnotation = None,
     form: Format = None,
     output: Output = None,
     strict: Strict = False,
@@ -501,7 +533,9 @@ def verify(
     from topology.plan import API_VERSION
 
     claimed = load_plan(plan)
-    cluster = read_input(snapshot, strict=strict, streams=streams)
+    cluster = read_input(
+        snapshot, strict=strict, streams=streams, checkpoint_annotation=checkpoint_annotation
+    )
     digest = digest_snapshot(cluster)
     if claimed.snapshot.get("digest") != digest:
         streams.warning(f"{plan}: was made for another snapshot; it is replayed on this one")
@@ -548,6 +582,7 @@ def snapshot(
             show_default=False,
         ),
     ] = None,
+    checkpoint_annotation: CheckpointAnnotation = None,
     seed: Seed = 0,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -555,7 +590,13 @@ def snapshot(
 ) -> int:
     """Read objects once and store them as tables."""
     streams = open_streams(context, quiet, no_color)
-    cluster = read_input(snapshot, strict=strict, streams=streams, pod_labels=keep_label or ())
+    cluster = read_input(
+        snapshot,
+        strict=strict,
+        streams=streams,
+        pod_labels=keep_label or (),
+        checkpoint_annotation=checkpoint_annotation,
+    )
     kept = {key for labels in cluster.pods.label_sets for key in labels}
     for key in sorted(set(keep_label or ()) - kept):
         streams.warning(f"--keep-label {key}: no pod that was read has it")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from optimizer.deadlocks import Deadlock
     from topology.model import Group, Node, Snapshot, Taint
 
 __all__ = [
@@ -113,13 +114,19 @@ class Inspection:
     largest_gangs: tuple[Mapping[str, Any], ...] = ()
     """`key` (None: the fleet), `gpusPerPod`, `pods`, `domain`: what one domain still takes."""
     stranded: tuple[Stranded, ...] = ()
+    deadlocks: tuple[Deadlock, ...] = ()
     shown_pods: NDArray[np.bool_] | None = None
     """bool[P], the pods to list, and with them their groups; None: all."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Lines for the user: those of the reader, then stranded gangs."""
-        return (*self.snapshot.warnings, *(s.message for s in self.stranded))
+        """Lines for the user: those of the reader, then stranded gangs, then deadlocks."""
+        return (*self.snapshot.warnings, *self.findings)
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """A line for each stranded gang and each deadlock."""
+        return (*(s.message for s in self.stranded), *(d.message for d in self.deadlocks))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the Inspection document of the contract."""
@@ -133,6 +140,7 @@ class Inspection:
             "fragmentation": dict(self.fragmentation),
             "largestGangs": [dict(gang) for gang in self.largest_gangs],
             "stranded": [s.to_dict() for s in self.stranded],
+            "deadlocks": [d.to_dict() for d in self.deadlocks],
             "warnings": list(self.warnings),
             "errors": [
                 {"object": e.object, "kind": e.kind, "field": e.field, "message": e.message}
@@ -148,6 +156,13 @@ def inspect_snapshot(
     from data.digest import digest_snapshot
     from optimizer.fragmentation import find_largest_gangs, measure_fragmentation
 
+    stranded = find_stranded(snapshot)
+    deadlocks: tuple[Deadlock, ...] = ()
+    if len(stranded) > 1:
+        # The decoder behind this takes a moment to import; most fleets have no use for it.
+        from optimizer.deadlocks import find_deadlocks
+
+        deadlocks = find_deadlocks(snapshot, release)
     return Inspection(
         snapshot,
         {
@@ -159,7 +174,8 @@ def inspect_snapshot(
         },
         measure_fragmentation(snapshot),
         tuple(find_largest_gangs(snapshot)),
-        find_stranded(snapshot),
+        stranded,
+        deadlocks,
         shown_pods,
     )
 

@@ -8,6 +8,9 @@ import typer
 __all__ = [
     "AllNamespaces",
     "AssumeGangs",
+    "CheckpointAnnotation",
+    "Cost",
+    "CostName",
     "DraReclaim",
     "Effort",
     "EffortName",
@@ -28,6 +31,8 @@ __all__ = [
     "ReclaimMode",
     "Release",
     "ReleaseName",
+    "Requests",
+    "Resize",
     "Seed",
     "Selector",
     "Snapshots",
@@ -39,6 +44,7 @@ FormatName = Literal["table", "wide", "json", "yaml", "name"]
 ReleaseName = Literal["1.35", "1.36", "1.37"]
 PdbMode = Literal["soft", "hard"]
 ReclaimMode = Literal["none", "node-local", "all"]
+CostName = Literal["scheduler", "gpu-seconds-lost"]
 PolicyName = Literal["optimize", "replay", "compare"]
 EffortName = Literal["quick", "normal", "thorough"]
 
@@ -143,6 +149,42 @@ DraReclaim = Annotated[
         envvar="GANGPLAN_DRA_RECLAIM",
         help="Which resource claims of victims count as released: none, as in Kubernetes 1.37, "
         "node-local, those of pods alone with devices of one node, or all. Default: none.",
+        show_default=False,
+    ),
+]
+Cost = Annotated[
+    CostName | None,
+    typer.Option(
+        envvar="GANGPLAN_COST",
+        help="What makes a victim dear: scheduler, its priority and number, or gpu-seconds-lost, "
+        "the work since its last checkpoint. Default: scheduler.",
+        show_default=False,
+    ),
+]
+Resize = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMESPACE/POD",
+        help="`preempt`: let this running pod grow on its own node; who would have to go?",
+        show_default=False,
+    ),
+]
+Requests = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="RESOURCE=QUANTITY,...",
+        help="What the pod of --resize is to ask for in all, such as cpu=8,memory=64Gi; may be "
+        "repeated. Default: what its spec asks already, if its resize is Deferred.",
+        show_default=False,
+    ),
+]
+CheckpointAnnotation = Annotated[
+    str | None,
+    typer.Option(
+        envvar="GANGPLAN_CHECKPOINT_ANNOTATION",
+        metavar="KEY",
+        help="Pod annotation that says when work was last saved. "
+        "Default: gangplan.io/last-checkpoint.",
         show_default=False,
     ),
 ]

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topology.model import Snapshot
+    from topology.plan import ResizeRequest
 
 __all__ = [
     "ask_evictions",
+    "ask_resize",
     "check_policy",
     "choose_groups",
     "find_keys",
@@ -67,12 +69,13 @@ def ask_evictions(
     preempt: bool,
     pdb: str | None,
     dra_reclaim: str | None = None,
+    cost: str | None = None,
 ) -> dict[str, Any]:
     """Return the fields of a request that say what may be evicted, and the objective for it.
 
     Raises:
-      RequestError: `preempt` names no group, or `--pdb` or `--dra-reclaim` is given where nothing
-        may be evicted.
+      RequestError: `preempt` names no group, or `--pdb`, `--cost` or `--dra-reclaim` is given where
+        nothing may be evicted.
     """
     if command == "preempt":
         if not groups:
@@ -85,16 +88,63 @@ def ask_evictions(
         raise RequestError("--pdb: is about evictions; add --preempt, or leave it out")
     elif not preempt and dra_reclaim is not None:
         raise RequestError("--dra-reclaim: is about evictions; add --preempt, or leave it out")
+    elif not preempt and cost is not None:
+        raise RequestError("--cost: is about evictions; add --preempt, or leave it out")
     if not preempt:
         return {}
-    from optimizer.objective import PREEMPT_OBJECTIVE
+    from optimizer.objective import COST_OBJECTIVES
 
     return {
         "preempt": True,
         "pdb": pdb or "soft",
         "dra_reclaim": dra_reclaim or "none",
-        "objective": PREEMPT_OBJECTIVE,
+        "objective": COST_OBJECTIVES[cost or "scheduler"],
     }
+
+
+def ask_resize(
+    command: str,
+    pod: str | None,
+    requests: Sequence[str],
+    *,
+    groups: Sequence[str],
+    namespace: str | None = None,
+    selector: str | None = None,
+    policy: str = "optimize",
+) -> ResizeRequest | None:
+    """Return what `--resize` and `--requests` ask for, None without them.
+
+    A pod without a slash is looked up in `namespace`.
+
+    Raises:
+      RequestError: They do not go together with the rest, or an amount cannot be read.
+    """
+    from data.quantities import parse_quantity
+    from topology.plan import ResizeRequest
+
+    if pod is None:
+        if requests:
+            raise RequestError("--requests: of which pod? name it by --resize NAMESPACE/POD")
+        return None
+    if command != "preempt":
+        raise RequestError(f"--resize: is a question to `gangplan preempt`, not to {command}")
+    if groups or selector is not None:
+        raise RequestError("--resize: is about one running pod; leave out --group and -l")
+    if policy != "optimize":
+        raise RequestError("--policy: a resize is planned by the search alone; leave it out")
+    amounts: dict[str, int] = {}
+    for item in [part.strip() for text in requests for part in text.split(",")]:
+        resource, equals, text = item.partition("=")
+        if not equals or not resource or not text:
+            raise RequestError(f"--requests: {item!r}: write RESOURCE=QUANTITY, such as cpu=8")
+        if resource in amounts:
+            raise RequestError(f"--requests: {resource} is named twice; name it once")
+        try:
+            amounts[resource] = parse_quantity(text, resource)
+        except ValueError as problem:
+            raise RequestError(f"--requests: {resource}: {problem}") from None
+    full = f"{namespace}/{pod}" if namespace and "/" not in pod else pod
+    return ResizeRequest(full, tuple(sorted(amounts.items())))
 
 
 def check_policy(command: str, *, policy: str, pdb: str | None) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from gangplan.inspection import Inspection
     from topology.model import Group, Snapshot
-    from topology.plan import Cause, Eviction, GroupPlan, Plan, Verification
+    from topology.plan import Cause, Eviction, GroupPlan, Plan, ResizePlan, Verification
 
 __all__ = [
     "name_inspection",
@@ -226,6 +226,9 @@ def _count_gpus_of(snapshot: Snapshot, refs: Iterable[str]) -> int:
 
 def show_plan(snapshot: Snapshot, plan: Plan, *, wide: bool) -> str:
     """Return what happens to each group, then how good the plan is and whether it verified."""
+    if plan.resize is not None:
+        evictions = [_show_evictions(snapshot, plan, wide=wide)] if plan.evictions else []
+        return "\n\n".join([_show_resize(plan.resize), *evictions, _show_quality(plan)])
     placed = [p.pod for g in plan.groups for p in g.pods]
     left = [ref for g in plan.groups for ref in g.pending_pods]
     total = (
@@ -258,6 +261,17 @@ def show_plan(snapshot: Snapshot, plan: Plan, *, wide: bool) -> str:
     if plan.comparison is not None:
         blocks.append(show_comparison(plan, plan.comparison, wide=wide))
     return "\n\n".join([*blocks, _show_quality(plan)])
+
+
+def _show_resize(resize: ResizePlan) -> str:
+    """Return what becomes of a pod that is resized where it runs, and why not."""
+    amounts = resize.to_dict()
+    changes = [f"{r} {amounts['from'][r]} to {amounts['to'][r]}" for r in sorted(amounts["to"])]
+    outcome = "would be resized" if resize.outcome == "resized" else "not resized"
+    cause = resize.cause
+    row = (resize.pod, resize.node, ", ".join(changes), outcome, cause.name if cause else None)
+    table = format_table(("RESIZE", "NODE", "REQUESTS", "OUTCOME", "CAUSE"), [row])
+    return table if cause is None else f"{table}\n\n{cause.message}"
 
 
 def _show_evictions(snapshot: Snapshot, plan: Plan, *, wide: bool) -> str:
@@ -379,4 +393,6 @@ def name_plan(plan: Plan) -> Sequence[str]:
     """Return the placed pods of a plan; of an explanation, the groups that are not placed."""
     if plan.request.command == "explain":
         return [f"group/{g.group}" for g in _in_order(plan) if g.outcome == "notPlaced"]
+    if plan.resize is not None:
+        return [f"pod/{plan.resize.pod}"] if plan.resize.outcome == "resized" else []
     return [f"pod/{ref}" for ref in sorted(p.pod for g in plan.groups for p in g.pods)]

@@ -9,14 +9,16 @@ import numpy as np
 
 from optimizer.decode import seat_pods
 from optimizer.explain import Explainer
+from optimizer.explain_eviction import EvictionAdviser
 from optimizer.explain_words import say_quorum
 from optimizer.fragmentation import measure_fragmentation
+from optimizer.shortfall import list_some
 from topology.levels import NO_DOMAIN
 from topology.model import NO_GROUP
 from topology.plan import Bound, Cause, ChosenDomain, Eviction, GroupPlan, PlacedPod
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from optimizer.problem import Problem, Unit, UnitKey
     from optimizer.search.place import PlaceResult
@@ -49,13 +51,15 @@ def describe_groups(
     placed: Mapping[int, int],
     progress: Callable[[str], None],
     cycles: Mapping[UnitKey, str] | None = None,
+    notes: list[str] | None = None,
     *,
     causes: bool = True,
 ) -> tuple[GroupPlan, ...]:
     """Write the entry of every group of the request, sorted by reference.
 
-    `cycles` holds what a scheduler said of the units that its own cycle left out. Without `causes`
-    nothing says why a group is not placed, which takes longest.
+    `cycles` holds what a scheduler said of the units that its own cycle left out; `notes` takes
+    lines for the user about what was not looked for. Without `causes` nothing says why a group is
+    not placed, which takes longest.
     """
     unplaced = [
         unit
@@ -68,10 +72,53 @@ def describe_groups(
         explainer = Explainer(snapshot, request, problem, placed, [u.ref for u in unplaced])
         said = cycles or {}
         why = {unit.key: explainer.explain(unit, said.get(unit.key, "")) for unit in unplaced}
+        if request.command == "explain" and request.policy == "optimize":
+            why = _add_remedies(explainer, why, unplaced, [] if notes is None else notes)
     entries: list[GroupPlan] = []
     for unit in problem.units:
         entries += _describe_unit(snapshot, problem, unit, placed, why.get(unit.key))
     return tuple(sorted(entries, key=lambda e: e.group))
+
+
+def _add_remedies(
+    explainer: Explainer,
+    causes: Mapping[UnitKey, Cause],
+    units: Sequence[Unit],
+    notes: list[str],
+) -> dict[UnitKey, Cause]:
+    """Say of each cause what eviction, or other gangs giving up, would change."""
+    found = _add_deadlocks(explainer, causes, units)
+    if not explainer.request.preempt:
+        adviser = EvictionAdviser(explainer)
+        found = {unit.key: adviser.add(unit, found[unit.key]) for unit in units}
+        if line := adviser.describe_skipped():
+            notes.append(line)
+    return found
+
+
+def _add_deadlocks(
+    explainer: Explainer, causes: Mapping[UnitKey, Cause], units: Sequence[Unit]
+) -> dict[UnitKey, Cause]:
+    """Name the gangs that each cause's group is in a deadlock with."""
+    found = dict(causes)
+    if sum(bool(unit.root.running) for unit in explainer.problem.units) < 2:
+        return found
+    from optimizer.deadlocks import find_deadlocks
+
+    for deadlock in find_deadlocks(explainer.snapshot, explainer.request.release):
+        refs = [gang.group for gang in deadlock.gangs]
+        for unit in units:
+            if unit.ref not in refs or unit.root.group == NO_GROUP:
+                continue
+            others = [ref for ref in refs if ref != unit.ref]
+            cause = found[unit.key]
+            message = (
+                f"{cause.message}; it and {list_some(others)} block one another: each holds GPUs "
+                "that the others need"
+            )
+            details = {**cause.details, "deadlock": others}
+            found[unit.key] = replace(cause, message=message, details=details)
+    return found
 
 
 def find_idle(problem: Problem) -> list[str]:
@@ -216,6 +263,7 @@ def count_criteria(
         "victimGpus": 0,
         "weightedVictimGpus": 0,
         "pdbViolations": 0,
+        "gpuSecondsLost": 0,
         "moves": 0,
         "movedGpus": 0,
         "disturbedPods": 0,

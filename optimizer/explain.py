@@ -120,7 +120,7 @@ class Explainer:
 
     def _explain_cycle(self, unit: Unit, cycle: str) -> Cause:
         """Say what stopped the scheduler, and whether another arrangement would do."""
-        if unit.has_quorum() and not unit.blocked and self._fits(unit, Relax()):
+        if unit.has_quorum() and not unit.blocked and self.fits(unit, Relax()):
             return Cause(
                 "fragmented",
                 f"kube-scheduler leaves it waiting: {cycle}; another choice of nodes has room for "
@@ -135,34 +135,34 @@ class Explainer:
             return Cause("quorum-missing", *say_quorum(self.snapshot, unit))
         if unit.blocked:
             return Cause("refused", f"its scheduler refuses the group: {unit.blocked}")
-        now = self._choose_view(unit)
-        if not self._fits(unit, _EMPTIED):
+        now = self.choose_view(unit)
+        if not self.fits(unit, _EMPTIED):
             words = say_impossible(self._view(unit, _EMPTIED))
             return self._with_event(now, "impossible", *words)
         is_pinned = any(r.pinned != FREE_CHOICE for n in unit.tree for r in n.required)
-        if is_pinned and self._fits(unit, replace(now.relax, pins=True)):
+        if is_pinned and self.fits(unit, replace(now.relax, pins=True)):
             return self._with_event(now, "domain-pinned", *say_pinned(now))
         below = unit.priority if self._why_nobody_goes(unit) is None else None
         freed = replace(now.relax, devices=True, evictable_below=below)
-        if self._has_claims(unit) and self._fits(unit, freed):
+        if self._has_claims(unit) and self.fits(unit, freed):
             words = say_devices(now, self.request.dra_reclaim)
             return self._with_event(now, "device-held", *words)
         never = unit.root.group >= 0 and self.snapshot.groups[unit.root.group].never_preempts
-        if never and self._fits(unit, replace(now.relax, evictable_below=unit.priority)):
+        if never and self.fits(unit, replace(now.relax, evictable_below=unit.priority)):
             message = (
                 f"evicting work below priority {unit.priority} would make room, but its preemption "
                 "policy is Never; set PreemptLowerPriority, or wait"
             )
             return self._with_event(now, "policy-never", message, {"priority": unit.priority})
-        nodes = self._find(unit, replace(now.relax, filters=True))
+        nodes = self.find(unit, replace(now.relax, filters=True))
         if nodes is not None:
             return self._with_event(now, "constraint", *say_filters(now, nodes))
         return self._explain_room(now)
 
-    def _choose_view(self, unit: Unit) -> View:
+    def choose_view(self, unit: Unit) -> View:
         """Return the unit in the fleet as it is, or, where it fits there, as the plan leaves it."""
         alone = Relax(plan=bool(self.placed))
-        return self._view(unit, alone if not self._fits(unit, alone) else Relax())
+        return self._view(unit, alone if not self.fits(unit, alone) else Relax())
 
     def _state(self, relax: Relax) -> tuple[FleetState, dict[UnitKey, int]]:
         if relax not in self._states:
@@ -195,7 +195,8 @@ class Explainer:
                 free[node] -= problem.amounts[pod_class]
         return View(state, u, relax, free)
 
-    def _find(self, unit: Unit, relax: Relax) -> tuple[int, ...] | None:
+    def find(self, unit: Unit, relax: Relax) -> tuple[int, ...] | None:
+        """Return the nodes a unit would use in the fleet with some facts left out."""
         state, index = self._state(relax)
         u = index[unit.key]
         kind = describe_flat(state.problem, state.problem.units[u]) or unit.key
@@ -204,8 +205,9 @@ class Explainer:
             self._found[key] = find_nodes(state, u)
         return self._found[key]
 
-    def _fits(self, unit: Unit, relax: Relax) -> bool:
-        return self._find(unit, relax) is not None
+    def fits(self, unit: Unit, relax: Relax) -> bool:
+        """Tell whether a unit fits the fleet with some facts left out."""
+        return self.find(unit, relax) is not None
 
     def _has_claims(self, unit: Unit) -> bool:
         specs = self.snapshot.pods.specs
@@ -238,7 +240,7 @@ class Explainer:
         return f"no victims below priority {unit.priority} were found that make room{within}"
 
     def _fits_alone(self, now: View) -> bool:
-        """Tell whether `_choose_view` found that only the rest of the plan is in the way."""
+        """Tell whether `choose_view` found that only the rest of the plan is in the way."""
         return bool(self.placed) and not now.relax.plan
 
     def _with_event(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 __all__ = [
+    "COST_OBJECTIVES",
     "CRITERIA",
     "PLACE_CRITERIA",
     "PREEMPT_OBJECTIVE",
@@ -39,6 +40,7 @@ CRITERIA: Final = (
     "weightedVictimGpus",
     "highestVictimPriority",
     "pdbViolations",
+    "gpuSecondsLost",
     "moves",
     "movedGpus",
     "disturbedPods",
@@ -58,6 +60,7 @@ VICTIM_CRITERIA: Final = (
     "weightedVictimGpus",
     "highestVictimPriority",
     "pdbViolations",
+    "gpuSecondsLost",
 )
 """Criteria of what is evicted; less is better."""
 
@@ -69,6 +72,18 @@ PREEMPT_OBJECTIVE: Final = (
     "min:victimPods",
 )
 """The default where victims are looked for, in the spirit of kube-scheduler's choice of nodes."""
+
+COST_OBJECTIVES: Final = {
+    "scheduler": PREEMPT_OBJECTIVE,
+    "gpu-seconds-lost": (
+        "max:priority",
+        "min:pdbViolations",
+        "min:gpuSecondsLost",
+        "min:victimUnits",
+        "min:victimPods",
+    ),
+}
+"""What `--cost` stands for: what makes a victim dear."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ Rules, by the name a violation carries:
   evictions: evict-running, evicted-once, evict-node, evict-pinned, preempt-asked, evictable,
     preemptor, never-preempts, evict-topology, evict-waiting, evict-priority, evict-unit,
     drain-unit, pdb-hard, drain-budget
+  a resize in place: resize-asked, resize-node, resize-from, resize-resource, resize-victims,
+    resize-preemption, capacity, preemptor
   moves: move-order, move-source, move-target, movable, move-budget
   numbers: criterion
 """
@@ -26,6 +28,7 @@ from optimizer.verify_criteria import check_criteria
 from optimizer.verify_devices import check_devices
 from optimizer.verify_groups import check_groups
 from optimizer.verify_listing import check_listing, find_entries
+from optimizer.verify_resize import check_resize
 from optimizer.verify_room import Room, check_nominated
 from optimizer.verify_spread import check_spread
 from optimizer.verify_state import Replay
@@ -61,6 +64,7 @@ def verify_plan(snapshot: Snapshot, plan: Plan) -> Verification:
     room = Room(replay)
     entries = find_entries(replay, plan)
     check_evictions(replay, plan, entries)
+    check_resize(replay, plan)
     check_moves(replay, plan, room)
     arrivals = check_listing(replay, entries)
     replay.placed.update(arrivals)

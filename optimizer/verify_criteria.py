@@ -56,10 +56,20 @@ def _count_victims(replay: Replay, plan: Plan) -> dict[str, int]:
         "victimUnits": len({(g, p if g == NO_GROUP else 0) for g, p in units}),
         "victimGpus": sum(gpus.values()),
         "weightedVictimGpus": sum(replay.priority(p) * gpus[p] for p in victims),
+        "gpuSecondsLost": sum(gpus[p] * _count_lost_seconds(replay, p) for p in victims),
     }
     if victims:
         counts["highestVictimPriority"] = max(replay.priority(p) for p in victims)
     return counts
+
+
+def _count_lost_seconds(replay: Replay, p: int) -> int:
+    """Count the seconds of work a pod loses: since its start, or since it was last saved."""
+    pods = replay.snapshot.pods
+    if pods.started[p] < 0:
+        return 0
+    now = max(int(times.max()) for times in (pods.created, pods.started, pods.checkpoint))
+    return max(now - max(int(pods.started[p]), int(pods.checkpoint[p])), 0)
 
 
 def _count_moves(replay: Replay, plan: Plan) -> dict[str, int]:

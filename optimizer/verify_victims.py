@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from optimizer.verify_budgets import check_budgets
+from optimizer.verify_resize import find_resized
 from topology.model import MISSING_NODE, NO_GROUP, NO_NODE, Phase, PodFlag
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ class _Preemptor:
     group: int
     """Its entry's group, or NO_GROUP."""
     root: int
-    """The root above it, which preempts for the whole tree; or NO_GROUP."""
+    """The root above it, which preempts for the whole tree; NO_GROUP for pods on their own and
+    those that are resized where they run."""
     single: int
     """The plain pod, or NO_NODE."""
     priority: int
@@ -126,7 +128,10 @@ def _check_preemptions(
     for eviction, p in listed:
         ref = eviction.preemptor
         if ref not in preemptors:
-            found = preemptors[ref] = _find_preemptor(replay, plan.request, ref, entries)
+            found = _find_grown(replay, plan, ref) or _find_preemptor(
+                replay, plan.request, ref, entries
+            )
+            preemptors[ref] = found
             if found is not None:
                 _check_preemptor(replay, plan, found)
         unit = _check_preemption(replay, plan, eviction, p, preemptors[ref])
@@ -137,6 +142,17 @@ def _check_preemptions(
         # Nobody evicts from a node that nobody knows.
         staying = [q for q in inside if q not in replay.evicted and replay.node[q] != MISSING_NODE]
         _require_whole(replay, "evict-unit", unit, len(inside), staying)
+
+
+def _find_grown(replay: Replay, plan: Plan, ref: str | None) -> _Preemptor | None:
+    """Return the running pod that victims make room for where it is to be resized."""
+    found = find_resized(replay, plan, ref)
+    if found is None:
+        return None
+    g, single = found
+    priority = replay.own_priority[single] if g == NO_GROUP else replay.snapshot.groups[g].priority
+    sees_groups = g != NO_GROUP or plan.request.release >= _SINCE_1_37
+    return _Preemptor(ref or "", g, NO_GROUP, single, priority, sees_groups)
 
 
 def _find_preemptor(
@@ -161,7 +177,11 @@ def _find_preemptor(
 def _check_preemptor(replay: Replay, plan: Plan, preemptor: _Preemptor) -> None:
     """Check that a preemptor is one that evicts at all."""
     log, groups = replay.log, replay.snapshot.groups
-    tree = [] if preemptor.root == NO_GROUP else sorted(replay.subtree(preemptor.root))
+    tree = sorted(
+        replay.climb(preemptor.group)
+        if preemptor.root == NO_GROUP
+        else replay.subtree(preemptor.root)
+    )
     if preemptor.single != NO_NODE:
         never = replay.spec_of(preemptor.single).never_preempts
     else:
@@ -190,12 +210,11 @@ def _check_preemptor(replay: Replay, plan: Plan, preemptor: _Preemptor) -> None:
 
 def _find_terminating(replay: Replay, preemptor: _Preemptor) -> list[int]:
     """Return the pods of lower priority that are going where the preemptor is nominated to."""
-    own = (
-        [preemptor.single]
-        if preemptor.single != NO_NODE
-        else [p for p in replay.pods_below(preemptor.root) if replay.is_pending[p]]
-    )
-    nominated = {replay.nominated[p] for p in own if replay.nominated[p] >= 0}
+    below = [] if preemptor.root == NO_GROUP else replay.pods_below(preemptor.root)
+    own = [preemptor.single] if preemptor.single != NO_NODE else below
+    nominated = {
+        replay.nominated[p] for p in own if replay.is_pending[p] and replay.nominated[p] >= 0
+    }
     if not nominated:
         return []
     return [

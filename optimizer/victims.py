@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from optimizer.devices.reclaim import release_claims
+from optimizer.lost_work import count_lost_gpu_seconds
 from topology.model import NO_GROUP, Phase, PodFlag
 from topology.selectors import matches_selector
 
@@ -59,6 +60,8 @@ class Victim:
     gpus: int
     budgets: tuple[tuple[int, int], ...] = ()
     """(index into `Snapshot.budgets`, pods that count against it)."""
+    lost: int = 0
+    """GPU seconds of work since it was last saved (`optimizer.lost_work`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ class VictimCost:
     highest_priority: int | None = None
     """None when nobody goes."""
     pdb_violations: int = 0
+    gpu_seconds_lost: int = 0
 
     def to_criteria(self) -> dict[str, int]:
         """Return the entries of `Plan.criteria`; the highest priority of nobody is left out."""
@@ -81,6 +85,7 @@ class VictimCost:
             "victimGpus": self.gpus,
             "weightedVictimGpus": self.weighted_gpus,
             "pdbViolations": self.pdb_violations,
+            "gpuSecondsLost": self.gpu_seconds_lost,
         }
         if self.highest_priority is not None:
             found["highestVictimPriority"] = self.highest_priority
@@ -104,6 +109,7 @@ def count_cost(victims: Iterable[Victim], budgets: Sequence[Budget]) -> VictimCo
         weighted_gpus=sum(v.priority * v.gpus for v in chosen),
         highest_priority=max((v.priority for v in chosen), default=None),
         pdb_violations=sum(excess),
+        gpu_seconds_lost=sum(v.lost for v in chosen),
     )
 
 
@@ -184,6 +190,7 @@ def find_victims(
         kube-scheduler itself does not.
     """
     members = _Members(snapshot, with_groups)
+    lost = count_lost_gpu_seconds(snapshot).tolist()
     pods = snapshot.pods
     is_bound = (pods.node >= 0).tolist()
     spec_of = pods.spec.tolist()
@@ -203,7 +210,8 @@ def find_victims(
             continue
         gpus = sum(gpus_of[spec_of[p]] for p in on_nodes)
         budgets = members.count_budgets(on_nodes)
-        found.append(Victim(on_nodes, unit, priority, gpus, budgets))
+        work = sum(lost[p] for p in on_nodes)
+        found.append(Victim(on_nodes, unit, priority, gpus, budgets, lost=work))
     return tuple(found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,11 @@ from optimizer.answer import (
 )
 from optimizer.devices.naming import name_devices
 from optimizer.drain import drain_nodes, owner_ref
+from optimizer.lost_work import describe_unstarted
 from optimizer.problem import build_problem
 from optimizer.replay.compare import count_savings, score_plan
 from optimizer.replay.queue import replay_queue
+from optimizer.resize import plan_resize
 from optimizer.search.place import search_placement
 from optimizer.search.preempt import search_preemption
 from optimizer.verify import verify_plan
@@ -72,6 +74,8 @@ def make_plan(
       RequestError: The request names a group that does not exist or a criterion that is unknown.
     """
     say = progress or (lambda _: None)
+    if request.resize is not None:
+        return _plan_resize(snapshot, request, say)
     check_groups(snapshot, request)
     if request.drain or ran:
         found = _search_again(snapshot, request, ran, say)
@@ -98,8 +102,7 @@ def finish_plan(
       say: Called with a line now and then.
       for_sums: Leave out what takes long and is only read: causes and the digest.
     """
-    from data.digest import digest_snapshot
-
+    notes: list[str] = []
     groups = describe_groups(
         found.after,
         request,
@@ -107,19 +110,13 @@ def finish_plan(
         found.placed,
         say,
         found.cycles,
+        notes,
         causes=not for_sums,
     )
     groups = name_devices(found.after, found.problem, found.placed, groups)
-    counted = [g for g in snapshot.groups if g.kind == "group"]
     plan = Plan(
         request=request,
-        snapshot={
-            "digest": "" if for_sums else digest_snapshot(snapshot),
-            "release": request.release,
-            "nodes": len(snapshot.nodes),
-            "pods": len(snapshot.pods),
-            "groups": len(counted),
-        },
+        snapshot=describe_snapshot(snapshot, request, with_digest=not for_sums),
         groups=groups,
         evictions=found.evictions,
         criteria={**count_criteria(found.after, groups, found.placed), **found.cost},
@@ -131,11 +128,48 @@ def finish_plan(
             *find_idle(found.problem),
             *_warn_of_reclaim(request),
             *found.warnings,
+            *notes,
+            *_warn_about_costs(snapshot, request),
         ),
         errors=snapshot.errors,
     )
     say("verifying the plan")
     return plan.with_verification(verify_plan(snapshot, plan))
+
+
+def _plan_resize(snapshot: Snapshot, request: Request, say: Callable[[str], None]) -> Plan:
+    found = plan_resize(snapshot, request, say)
+    plan = Plan(
+        request=request,
+        snapshot=describe_snapshot(snapshot, request),
+        evictions=found.evictions,
+        criteria={**count_criteria(found.after, (), {}), **found.cost},
+        bound=found.bound,
+        warnings=(
+            *snapshot.warnings,
+            *found.warnings,
+            *_warn_about_costs(snapshot, request),
+        ),
+        errors=snapshot.errors,
+        resize=found.plan,
+    )
+    say("verifying the plan")
+    return plan.with_verification(verify_plan(snapshot, plan))
+
+
+def describe_snapshot(
+    snapshot: Snapshot, request: Request, *, with_digest: bool = True
+) -> dict[str, Any]:
+    """Return what a plan says of the snapshot that was asked."""
+    from data.digest import digest_snapshot
+
+    return {
+        "digest": digest_snapshot(snapshot) if with_digest else "",
+        "release": request.release,
+        "nodes": len(snapshot.nodes),
+        "pods": len(snapshot.pods),
+        "groups": sum(g.kind == "group" for g in snapshot.groups),
+    }
 
 
 class Found(NamedTuple):
@@ -187,6 +221,13 @@ def _warn_of_reclaim(request: Request) -> list[str]:
         f"--dra-reclaim {request.dra_reclaim}: claims of what would be evicted count as released; "
         "kube-scheduler 1.37 does not do this, so it would not preempt for their devices"
     ]
+
+
+def _warn_about_costs(snapshot: Snapshot, request: Request) -> list[str]:
+    if not any(item.endswith(":gpuSecondsLost") for item in request.objective):
+        return []
+    line = describe_unstarted(snapshot)
+    return [] if line is None else [line]
 
 
 def prove_nothing(result: PlaceResult) -> Bound:

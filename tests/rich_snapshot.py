@@ -118,6 +118,7 @@ def make_rich_snapshot() -> Snapshot:
             template="zebra-leader",
             created=1_700_000_000,
             started=1_700_000_060,
+            checkpoint=1_700_000_090,
             **common,
         ),
         make_pods("zebra-work", 3, group="zebra-ns/zebra-g#1", nominated="zebra-n0", **common),

@@ -56,6 +56,7 @@ class PodRow:
     template: str = ""
     created: int = -1
     started: int = -1
+    checkpoint: int = -1
 
 
 @dataclass(slots=True)
@@ -199,6 +200,7 @@ def _build_table(
         rank=np.fromiter((p.rank for p in pods), np.int32, len(pods)),
         created=np.fromiter((p.created for p in pods), np.int64, len(pods)),
         started=np.fromiter((p.started for p in pods), np.int64, len(pods)),
+        checkpoint=np.fromiter((p.checkpoint for p in pods), np.int64, len(pods)),
     )
 
 

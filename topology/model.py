@@ -223,6 +223,8 @@ class Node:
     unschedulable: bool = False
     ready: bool = True
     """Condition Ready; only a node whose taints do not say so already is filtered by it."""
+    allows_resize_preemption: bool = True
+    """False where `spec.podPreemptionPolicy.disableResizePreemption[]` names something."""
 
 
 class Phase(IntEnum):
@@ -252,6 +254,8 @@ class PodFlag(IntFlag):
     """Its own API says it may not be a victim (KAI non-preemptible, Volcano preemptable=false)."""
     NOT_MOVABLE = 128
     """Its own API says a re-packing may not move it (KAI safe-to-consolidate=false)."""
+    RESIZE_DEFERRED = 256
+    """Condition PodResizePending has reason Deferred: it waits for room to grow where it runs."""
 
 
 class Pod(NamedTuple):
@@ -270,6 +274,7 @@ class Pod(NamedTuple):
     template: str
     created: int
     started: int
+    checkpoint: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +313,9 @@ class PodTable:
     """i64[P] creation time in seconds since 1970, -1 where unknown."""
     started: NDArray[np.int64]
     """i64[P] `status.startTime` in seconds since 1970, -1 where unknown."""
+    checkpoint: NDArray[np.int64]
+    """i64[P] when its work was last saved, in seconds since 1970, -1 where unknown: the annotation
+    `gangplan.io/last-checkpoint`, or the one that `--checkpoint-annotation` names."""
 
     def __len__(self) -> int:
         return len(self.refs)
@@ -328,6 +336,7 @@ class PodTable:
             self.templates[self.template[p]],
             int(self.created[p]),
             int(self.started[p]),
+            int(self.checkpoint[p]),
         )
 
     @property

@@ -8,8 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from topology.quantities import format_quantity
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from topology.model import ObjectError
 
@@ -27,6 +29,8 @@ __all__ = [
     "PlacedPod",
     "Plan",
     "Request",
+    "ResizePlan",
+    "ResizeRequest",
     "Verification",
     "Violation",
 ]
@@ -52,6 +56,20 @@ schedulers or priorities, a tree that does not hold together, a topology level t
 
 
 @dataclass(frozen=True, slots=True)
+class ResizeRequest:
+    """A running pod that is to grow or shrink where it is."""
+
+    pod: str
+    requests: tuple[tuple[str, int], ...] = ()
+    """(resource, amount) that the pod as a whole is to ask for; empty: what its spec asks already,
+    its resize being Deferred."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return `request.resize`."""
+        return {"pod": self.pod, "requests": _write_amounts(self.requests)}
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """The question: what was asked of the snapshot, and how hard to look."""
 
@@ -71,6 +89,8 @@ class Request:
     """Which claims of victims count as released: none is what kube-scheduler does; node-local
     those reserved by victims alone, for pods, all of whose devices are of one node; all: whatever
     victims alone use, claims of a PodGroup among it."""
+    resize: ResizeRequest | None = None
+    """Plan for this running pod instead of for groups."""
     drain: tuple[str, ...] = ()
     """Nodes whose pods have to leave."""
     drain_unit: Literal["group", "pod"] = "group"
@@ -90,6 +110,7 @@ class Request:
             "seed": self.seed,
             "effort": self.effort,
             "assumeGangs": self.assume_gangs,
+            **({} if self.resize is None else {"resize": self.resize.to_dict()}),
             "policy": self.policy,
         }
 
@@ -224,6 +245,34 @@ class Eviction:
 
 
 @dataclass(frozen=True, slots=True)
+class ResizePlan:
+    """What would become of a pod that is to be resized where it runs."""
+
+    pod: str
+    node: str
+    outcome: Literal["resized", "notResized"]
+    before: tuple[tuple[str, int], ...]
+    """(resource, amount) that the scheduler counts for the pod now; only what is resized."""
+    after: tuple[tuple[str, int], ...]
+    cause: Cause | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return `resize` of the plan."""
+        return {
+            "pod": self.pod,
+            "node": self.node,
+            "outcome": self.outcome,
+            "cause": None if self.cause is None else self.cause.to_dict(),
+            "from": _write_amounts(self.before),
+            "to": _write_amounts(self.after),
+        }
+
+
+def _write_amounts(amounts: Iterable[tuple[str, int]]) -> dict[str, str]:
+    return {resource: format_quantity(amount, resource) for resource, amount in amounts}
+
+
+@dataclass(frozen=True, slots=True)
 class Move:
     """A running pod that would change its node, in the order of `step`."""
 
@@ -341,6 +390,7 @@ class Plan:
     warnings: tuple[str, ...] = ()
     errors: tuple[ObjectError, ...] = ()
     verification: Verification | None = None
+    resize: ResizePlan | None = None
     comparison: Comparison | None = None
     """With policy compare: the replayed plan beside this one."""
 
@@ -359,6 +409,7 @@ class Plan:
             "groups": [g.to_dict() for g in self.groups],
             "evictions": [e.to_dict() for e in self.evictions],
             "moves": [m.to_dict() for m in self.moves],
+            **({} if self.resize is None else {"resize": self.resize.to_dict()}),
             "criteria": dict(sorted(self.criteria.items())),
             "bound": self.bound.to_dict(),
             "conditional": [{"group": g, "reason": r} for g, r in self.conditional],

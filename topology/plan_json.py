@@ -25,9 +25,12 @@ from topology.plan import (
     PlacedPod,
     Plan,
     Request,
+    ResizePlan,
+    ResizeRequest,
     Verification,
     Violation,
 )
+from topology.quantities import parse_canonical
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,6 +163,7 @@ def _read_plan(top: _Fields) -> Plan:
         warnings=top.texts("warnings"),
         errors=top.children("errors", _read_object_error),
         verification=_read_verification(top),
+        resize=_read_resize(top.child("resize")) if top.has("resize") else None,
         comparison=_read_comparison(top.child("comparison")) if top.has("comparison") else None,
     )
 
@@ -189,8 +193,40 @@ def _read_request(top: _Fields) -> Request:
         ),
         release=top.child("snapshot").text("release"),
         assume_gangs=fields.flag("assumeGangs") if "assumeGangs" in top.raw("request") else True,
+        resize=_read_resize_request(fields) if fields.has("resize") else None,
         policy=fields.one_of("policy", _POLICIES) if fields.has("policy") else "optimize",
     )
+
+
+def _read_resize_request(fields: _Fields) -> ResizeRequest | None:
+    if fields.raw("resize") is None:
+        return None
+    resize = fields.child("resize")
+    return ResizeRequest(resize.text("pod"), _read_amounts(resize, "requests"))
+
+
+def _read_resize(fields: _Fields) -> ResizePlan:
+    return ResizePlan(
+        pod=fields.text("pod"),
+        node=fields.text("node"),
+        outcome=fields.one_of("outcome", ("resized", "notResized")),
+        before=_read_amounts(fields, "from"),
+        after=_read_amounts(fields, "to"),
+        cause=None if fields.raw("cause") is None else _read_cause(fields.child("cause")),
+    )
+
+
+def _read_amounts(fields: _Fields, key: str) -> tuple[tuple[str, int], ...]:
+    amounts = fields.child(key)
+    found = []
+    for resource in fields.mapping(key):
+        try:
+            found.append((resource, parse_canonical(amounts.text(resource), resource)))
+        except ValueError:
+            raise _error(
+                amounts.at(resource), "a quantity as gangplan writes it", amounts.raw(resource)
+            ) from None
+    return tuple(sorted(found))
 
 
 def _read_group(fields: _Fields) -> GroupPlan:

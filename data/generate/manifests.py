@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 from data.encode import to_json, to_yaml
+from data.importers.checkpoints import CHECKPOINT_ANNOTATION
 from data.quantities import format_quantity
 from topology.errors import SnapshotError
 from topology.model import NO_GROUP, PODS, Group, Phase, PodFlag, PodSpec, Snapshot
@@ -265,8 +266,13 @@ def _make_pod(snapshot: Snapshot, pod: Pod, shared: dict[str, Any]) -> dict[str,
     fields: dict[str, Any] = {"labels": dict(pod.labels)}
     if pod.flags & PodFlag.DAEMON:
         fields["ownerReferences"] = [_make_owner(pod, snapshot)]
+    annotations = {}
     if pod.flags & PodFlag.STATIC:
-        fields["annotations"] = {"kubernetes.io/config.mirror": "mirror"}
+        annotations["kubernetes.io/config.mirror"] = "mirror"
+    if pod.checkpoint >= 0:
+        annotations[CHECKPOINT_ANNOTATION] = _time(pod.checkpoint)
+    if annotations:
+        fields["annotations"] = annotations
     if pod.flags & PodFlag.TERMINATING:
         fields["deletionTimestamp"] = _time(max(pod.started, 0))
     spec = {**shared, "priority": pod.priority}

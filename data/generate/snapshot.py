@@ -213,4 +213,5 @@ def _build_table(
         rank=np.concatenate([np.where(in_group, index, -1).astype(np.int32), none])[order],
         created=gather([t.created for t in traits], NOW - 30 * DAY_S, np.int64),
         started=gather([t.started for t in traits], NOW - 30 * DAY_S, np.int64),
+        checkpoint=gather([t.checkpoint for t in traits], -1, np.int64),
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Sequence
 
     from data.generate.distributions import Mix
@@ -23,6 +23,9 @@ _LARGE: Final = 64
 _GANG: Final = 8
 _FLOOR_BELOW_SIZE: Final = 0.1
 """Share of the gangs of 8 to 63 GPUs that run with fewer pods and lose them singly. Ours."""
+_SAVES: Final = 0.7
+"""Share of the running jobs that save their work, at most every hour. Ours."""
+_SAVED_EVERY_S: Final = 3_600
 _PRIORITIES: Final = ((50, 100, 200), (0.7, 0.2, 0.1))
 """Mix of Kueue's own performance test: 70 % small, 20 % medium, 10 % large."""
 _LARGE_PRIORITIES: Final = ((100, 200), (0.2, 0.8))
@@ -39,6 +42,7 @@ class Traits:
     """Runs with fewer pods than it wants."""
     created: int
     started: int
+    checkpoint: int
 
 
 def draw_traits(jobs: Sequence[Job], mix: Mix, num_gpus: int, rng: random.Random) -> list[Traits]:
@@ -78,6 +82,19 @@ def draw_traits(jobs: Sequence[Job], mix: Mix, num_gpus: int, rng: random.Random
                 has_spare,
                 created,
                 started,
+                _draw_checkpoint(number, started),
             )
         )
     return traits
+
+
+def _draw_checkpoint(number: int, started: int) -> int:
+    """Return when a job last saved its work, -1 where it never did.
+
+    From a stream of its own: fleets of a seed keep all else they had before there were checkpoints.
+    """
+    if started < 0:
+        return -1
+    rng = random.Random(f"checkpoint {number} {started}")
+    saved = NOW - rng.randrange(_SAVED_EVERY_S)
+    return saved if rng.random() < _SAVES and saved > started else -1

@@ -54,6 +54,7 @@ def read_node(wire: NodeWire, name: str) -> Node:
         except ValueError as error:
             raise ReadProblem(f"status.allocatable[{resource}]", str(error)) from None
     taints = tuple(Taint(t.key, t.value or "", t.effect) for t in spec.taints or ())
+    policy = spec.pod_preemption_policy
     ready = next((c.status for c in status.conditions or () if c.type == "Ready"), "True")
     return Node(
         name,
@@ -62,6 +63,7 @@ def read_node(wire: NodeWire, name: str) -> Node:
         taints,
         unschedulable=bool(spec.unschedulable),
         ready=ready == "True" or any(t.key in _READINESS_TAINTS for t in taints),
+        allows_resize_preemption=policy is None or not policy.disable_resize_preemption,
     )
 
 

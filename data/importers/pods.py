@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from data.importers.base import ImportedPod, ReadProblem
+from data.importers.requests import is_deferred
 from data.wire import PodStatus
 from topology.assemble import PodRow
 from topology.model import Phase, PodFlag
@@ -71,6 +72,8 @@ def read_pod(
     node = spec.node_name or ""
     gates = tuple(gate.name for gate in spec.scheduling_gates or ())
     flags = _find_flags(meta, annotations, owner, gates)
+    if is_deferred(status):
+        flags |= PodFlag.RESIZE_DEFERRED
     if flags & PodFlag.DAEMON and node and spec.affinity is not None:
         spec.affinity.node_affinity = None
     phase = _PHASES.get(status.phase)

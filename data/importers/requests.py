@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from data.wire import Container, ContainerStatus, PodSpecWire, PodStatus, Quantities
 
-__all__ = ["drop_idle_statuses", "effective_requests"]
+__all__ = ["drop_idle_statuses", "effective_requests", "is_deferred"]
 
 Amounts = dict[str, int]
 """Resource -> nanos of its unit."""
@@ -100,9 +100,18 @@ def _is_pod_level(resource: str) -> bool:
     return resource in _POD_LEVEL or resource.startswith("hugepages-")
 
 
+def is_deferred(status: PodStatus) -> bool:
+    """Tell whether a resize in place waits for room on the node (`PodResizePending`)."""
+    return _resize_waits(status, "Deferred")
+
+
 def _is_infeasible(status: PodStatus) -> bool:
+    return _resize_waits(status, "Infeasible")
+
+
+def _resize_waits(status: PodStatus, reason: str) -> bool:
     return any(
-        c.type == "PodResizePending" and c.status == "True" and c.reason == "Infeasible"
+        c.type == "PodResizePending" and c.status == "True" and c.reason == reason
         for c in status.conditions or ()
     )
 

@@ -346,6 +346,7 @@ class _Edit:
             nominated=np.full(count, NO_NODE, np.int32),
             phase=np.full(count, Phase.PENDING, np.int8),
             started=np.full(count, -1, np.int64),
+            checkpoint=np.full(count, -1, np.int64),
             flags=((table.flags & keep) | PodFlag.PLANNED).astype(np.int16),
         )
         inside = {g: i for i, g in enumerate(tree)}

@@ -356,6 +356,8 @@ class _Model:
                 return {x: len(victims[v].pods) for v, x in counted.items()}
             case "victimGpus":
                 return {x: victims[v].gpus for v, x in counted.items()}
+            case "gpuSecondsLost":
+                return {x: victims[v].lost for v, x in counted.items()}
             case "weightedVictimGpus":
                 # Evicting must never look like a gain, so a negative priority costs nothing.
                 return {

@@ -19,7 +19,7 @@ SMALL = [make_node("n0"), make_node("n1")]
 
 def test_is_a_known_value():
     """Changes only together with DIGEST_VERSION: stored digests and plans rely on it."""
-    want_digest = "sha256:901c79790584494fabddd23a4b9192e4b9c82ea3abdd209c8bb26207a66c4e50"
+    want_digest = "sha256:cfa5d919bd4118587cc4bd6aa9ade89234c58a79b5dbb18cc59fa19b3249033d"
     assert digest_snapshot(make_rich_snapshot()) == want_digest
 
 
@@ -105,6 +105,7 @@ def _change_pods(**columns: object):
             _change_pods(flags=np.array([0, PodFlag.GATED], np.int16)), id="flag of a pod"
         ),
         pytest.param(_change_pods(started=np.array([0, 1], np.int64)), id="start of a pod"),
+        pytest.param(_change_pods(checkpoint=np.array([0, 1], np.int64)), id="checkpoint of a pod"),
     ],
 )
 def test_depends_on(change):

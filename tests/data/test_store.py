@@ -71,6 +71,15 @@ def test_files_answer_questions_on_their_own(tmp_path):
     ]
 
 
+def test_reads_a_store_of_before_checkpoints(tmp_path):
+    snapshot = make_snapshot([make_node("n0")], make_pods("a", 2, on="n0", started=5))
+    write_store(snapshot, tmp_path)
+    for name, column in (("pods", "checkpoint"), ("nodes", "allows_resize_preemption")):
+        table = pq.read_table(tmp_path / f"{name}.parquet")
+        pq.write_table(table.drop_columns([column]), tmp_path / f"{name}.parquet")
+    assert_same(read_store(tmp_path), snapshot)
+
+
 def test_a_store_is_replaced_and_nothing_is_left_beside_it(tmp_path):
     write_store(make_rich_snapshot(), tmp_path / "s")
     small = make_snapshot([make_node("n0")])

@@ -13,6 +13,7 @@ from gangplan.inspection import (
     describe_nodes,
     describe_pods,
     find_stranded,
+    inspect_snapshot,
     is_schedulable,
 )
 from topology.assemble import GroupRow
@@ -244,3 +245,30 @@ def test_stranded() -> None:
 def test_empty() -> None:
     document = Inspection(make_snapshot([]), {}, {}).to_dict()
     assert document["nodes"] == document["pods"] == document["groups"] == []
+
+
+def test_gangs_that_block_one_another():
+    spec = make_spec(gpus=8)
+    pods = [
+        make_pods(name, 3, group=f"ml/{name}", spec=spec, on=[*where, ""])
+        for name, where in (("a", ["n0", "n1"]), ("b", ["n2", "n3"]))
+    ]
+    snapshot = make_snapshot(
+        [make_node(f"n{i}") for i in range(4)],
+        *pods,
+        groups=[make_group("ml/a", 3), make_group("ml/b", 3)],
+    )
+    found = inspect_snapshot(snapshot)
+    assert found.to_dict()["deadlocks"] == [
+        {
+            "groups": [
+                {"group": "ml/a", "running": 2, "minCount": 3, "gpus": 16, "missingGpus": 8},
+                {"group": "ml/b", "running": 2, "minCount": 3, "gpus": 16, "missingGpus": 8},
+            ]
+        }
+    ]
+    assert found.warnings[-1] == (
+        "2 gangs block one another: ml/a runs 2 of 3 pods, holds 16 and lacks 8 GPUs; ml/b runs 2 "
+        "of 3 pods, holds 16 and lacks 8 GPUs; delete the running pods of one so that another can "
+        "start"
+    )

@@ -94,6 +94,7 @@ def test_a_row_of_the_table() -> None:
         template="worker",
         created=-1,
         started=-1,
+        checkpoint=-1,
     )
 
 
