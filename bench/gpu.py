@@ -155,13 +155,11 @@ class Report:
 
 def find_devices() -> list[jax.Device]:
     """Return the CPU, and the accelerator if there is one."""
-    default = jax.devices()[0]
-    if default.platform == "cpu":
-        return [default]
     try:
-        return [jax.devices("cpu")[0], default]
-    except RuntimeError:
-        sys.exit("bench.gpu compares with the CPU: add cpu to JAX_PLATFORMS, or unset it")
+        cpu, default = jax.devices("cpu")[0], jax.devices()[0]
+    except RuntimeError as error:
+        sys.exit(f"bench.gpu needs the CPU and what JAX_PLATFORMS names: {error}")
+    return [cpu] if default.platform == "cpu" else [cpu, default]
 
 
 def main() -> int:
