@@ -157,8 +157,9 @@ def find_devices() -> list[jax.Device]:
     """Return the CPU, and the accelerator if there is one."""
     try:
         cpu, default = jax.devices("cpu")[0], jax.devices()[0]
-    except RuntimeError as error:
-        sys.exit(f"bench.gpu needs the CPU and what JAX_PLATFORMS names: {error}")
+    except (RuntimeError, AssertionError) as error:  # JAX asserts where it finds none at all.
+        why = str(error) or "JAX finds none of them"
+        sys.exit(f"bench.gpu needs the CPU beside the platforms of JAX_PLATFORMS: {why}")
     return [cpu] if default.platform == "cpu" else [cpu, default]
 
 
