@@ -22,10 +22,19 @@ if TYPE_CHECKING:
 
     from topology.model import AffinityTerm, Node, PodSpec, Snapshot, SpreadTerm
 
-__all__ = ["ExactAnswer", "count_levels", "list_levels", "solve_placement"]
+__all__ = [
+    "ExactAnswer",
+    "Facts",
+    "LevelName",
+    "PlacementModel",
+    "count_levels",
+    "list_levels",
+    "maximize_levels",
+    "solve_placement",
+]
 
 
-class _Kind(NamedTuple):
+class PodKind(NamedTuple):
     """Pending pods nothing tells apart: leaf (or, for a pod of its own, ~pod), spec, labels."""
 
     leaf: int
@@ -41,6 +50,13 @@ class LevelName(NamedTuple):
     sign: int
     priority: int | None = None
 
+    @property
+    def stated_as(self) -> str:
+        """How a plan names the step in its bound; "" where it never does."""
+        if self.priority is None:
+            return self.criterion
+        return "priority" if self.criterion == "gpusPlaced" else ""
+
 
 class ExactAnswer(NamedTuple):
     """The best value of every level, and whether it is proven."""
@@ -54,7 +70,7 @@ class ExactAnswer(NamedTuple):
 
 def list_levels(snapshot: Snapshot, objective: Sequence[str]) -> list[LevelName]:
     """Spell out an objective: `priority` becomes GPUs of each priority, the highest first."""
-    facts = _Facts(snapshot)
+    facts = Facts(snapshot)
     priorities = sorted({facts.priority_of(p) for p in facts.pending}, reverse=True)
     levels: list[LevelName] = []
     for item in objective:
@@ -71,7 +87,7 @@ def count_levels(
     snapshot: Snapshot, placed: Iterable[str], levels: Sequence[LevelName]
 ) -> tuple[int, ...]:
     """Count what a set of placed pods is worth in every level, signs applied."""
-    facts = _Facts(snapshot)
+    facts = Facts(snapshot)
     index = {ref: p for p, ref in enumerate(snapshot.pods.refs)}
     chosen = [index[ref] for ref in placed]
     groups = {g for p in chosen for g in facts.counted_groups(p)}
@@ -86,7 +102,7 @@ def count_levels(
     return tuple(totals)
 
 
-class _Facts:
+class Facts:
     """What the snapshot says, by name of the thing, in plain Python."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -98,16 +114,19 @@ class _Facts:
             self.children[group.parent].append(g)
 
     def climb(self, g: int) -> Iterator[int]:
+        """Yield a group and its ancestors, the root last."""
         while g != NO_GROUP:
             yield g
             g = self.snapshot.groups[g].parent
 
     def walk(self, g: int) -> Iterator[int]:
+        """Yield a group and all groups below it."""
         yield g
         for child in self.children[g]:
             yield from self.walk(child)
 
     def priority_of(self, p: int) -> int:
+        """Return the priority of a pod's root group, or its own."""
         g = int(self.snapshot.pods.group[p])
         return int(self.snapshot.pods.priority[p]) if g < 0 else self.snapshot.groups[g].priority
 
@@ -133,18 +152,21 @@ class _Facts:
 
 
 @dataclass
-class _Model:
+class PlacementModel:
+    """Placements of a snapshot that break no rule, as variables and constraints of CP-SAT."""
+
     snapshot: Snapshot
-    facts: _Facts
+    facts: Facts
     cp: Any = field(default_factory=cp_model.CpModel)
-    kinds: dict[_Kind, list[int]] = field(default_factory=dict)
-    put: dict[tuple[_Kind, int], Any] = field(default_factory=dict)
+    kinds: dict[PodKind, list[int]] = field(default_factory=dict)
+    put: dict[tuple[PodKind, int], Any] = field(default_factory=dict)
     """(kind, node) -> how many of its pods go there."""
     succeeds: dict[int, Any] = field(default_factory=dict)
     gains: dict[int, Any] = field(default_factory=dict)
     """Group (or ~pod) -> it gets a new pod."""
 
     def build(self) -> None:
+        """Add every rule."""
         pods = self.snapshot.pods
         self.standing = [
             p for p, holds in enumerate(pods.holds_room.tolist()) if holds and pods.node[p] >= 0
@@ -152,7 +174,7 @@ class _Model:
         for p in self.facts.pending:
             g = int(pods.group[p])
             namespace = pods.refs[p].partition("/")[0]
-            kind = _Kind(g if g >= 0 else ~p, int(pods.spec[p]), int(pods.labels[p]), namespace)
+            kind = PodKind(g if g >= 0 else ~p, int(pods.spec[p]), int(pods.labels[p]), namespace)
             self.kinds.setdefault(kind, []).append(p)
         for i, (kind, members) in enumerate(self.kinds.items()):
             spec = pods.specs[kind.spec]
@@ -174,11 +196,13 @@ class _Model:
         self._add_ports()
         self._add_spread()
 
-    def total(self, kinds: Iterable[_Kind], nodes: Iterable[int] | None = None) -> Any:
+    def total(self, kinds: Iterable[PodKind], nodes: Iterable[int] | None = None) -> Any:
+        """Return how many pods of some kinds are placed, on all nodes or on some."""
         chosen = range(len(self.snapshot.nodes)) if nodes is None else list(nodes)
         return sum(self.put[k, n] for k in kinds for n in chosen if (k, n) in self.put)
 
-    def below(self, g: int) -> list[_Kind]:
+    def below(self, g: int) -> list[PodKind]:
+        """Return the kinds of pending pods of a subtree."""
         inside = set(self.facts.walk(g))
         return [k for k in self.kinds if k.leaf in inside]
 
@@ -190,11 +214,13 @@ class _Model:
         return flag
 
     def domain(self, n: int, path: Sequence[str]) -> tuple[str, ...] | None:
+        """Return the domain of a node, None where it lacks a label."""
         labels = self.snapshot.nodes[n].labels
         found = tuple(labels[key] for key in path if key in labels)
         return found if len(found) == len(path) else None
 
     def domains(self, path: Sequence[str]) -> dict[tuple[str, ...], list[int]]:
+        """Return the nodes of every domain."""
         found: dict[tuple[str, ...], list[int]] = {}
         for n in range(len(self.snapshot.nodes)):
             value = self.domain(n, path)
@@ -223,7 +249,14 @@ class _Model:
                         loads[resource].append(amount * self.put[kind, n])
             for resource, terms in loads.items():
                 free = node.allocatable.get(resource, 0) - used[n][resource]
-                self.cp.add(sum(terms) <= max(free, 0))
+                fits = self.cp.add(sum(terms) <= free + self.given_back(n, resource))
+                if free < 0:
+                    # A node that is short of something refuses only those who ask for it.
+                    fits.only_enforce_if(self.has_any(sum(terms), 0, f"asks{n}{resource}"))
+
+    def given_back(self, n: int, resource: str) -> Any:
+        """Return what leaves a node; nothing where nobody is evicted."""
+        return 0
 
     def _add_forest(self) -> None:
         groups = self.snapshot.groups
@@ -439,7 +472,12 @@ class _Model:
                     flag = self.has_any(arrive, 0, f"spread{i}{term.key}{value}")
                     self.cp.add(count - least <= term.max_skew).only_enforce_if(flag)
 
+    def hinted(self) -> Iterable[Any]:
+        """Return the variables whose values help the next level."""
+        return self.put.values()
+
     def objective(self, level: LevelName) -> Any:
+        """Return what a placement is worth in one level, signs applied."""
         if level.criterion == "groupsPlaced":
             counted = [
                 flag
@@ -483,17 +521,30 @@ def solve_placement(
     Returns:
       The value of every level; `proven` when each was solved to optimality.
     """
-    model = _Model(snapshot, _Facts(snapshot))
+    model = PlacementModel(snapshot, Facts(snapshot))
     model.build()
+    return maximize_levels(model, [model.objective(level) for level in levels], effort)
+
+
+def maximize_levels(model: PlacementModel, worths: Sequence[Any], effort: float) -> ExactAnswer:
+    """Maximise expressions one after another, each given those before it.
+
+    Args:
+      model: Built.
+      worths: Linear expressions of its variables, or integers; more is better.
+      effort: CP-SAT's deterministic time for each.
+
+    Returns:
+      As `solve_placement`.
+    """
     values: list[int] = []
     proven = True
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.max_deterministic_time = effort
-    for level in levels:
-        worth = model.objective(level)
+    for worth in worths:
         if isinstance(worth, int):
-            values.append(0)
+            values.append(worth)
             continue
         model.cp.maximize(worth)
         status = solver.solve(model.cp)
@@ -503,13 +554,14 @@ def solve_placement(
         values.append(round(solver.objective_value))
         model.cp.add(worth >= values[-1])
         model.cp.clear_hints()
-        for x in model.put.values():
+        for x in model.hinted():
             model.cp.add_hint(x, solver.value(x))
     nodes: dict[str, str] = {}
+    pods = model.snapshot.pods
     for kind, members in model.kinds.items():
         waiting = iter(members)
-        for n, node in enumerate(snapshot.nodes):
+        for n, node in enumerate(model.snapshot.nodes):
             if values and (kind, n) in model.put:
                 for _ in range(solver.value(model.put[kind, n])):
-                    nodes[snapshot.pods.refs[next(waiting)]] = node.name
+                    nodes[pods.refs[next(waiting)]] = node.name
     return ExactAnswer(tuple(values), proven, nodes)

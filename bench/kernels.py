@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.baselines import place_greedily, search_orders
-from bench.fleets import join, make_gang, make_nodes
+from bench.fleets import make_gang, make_nodes
 from bench.instances import GPU, KEY, make_instance, make_spec, objective_of
+from bench.kernel_inputs import draw_rollouts, kinds_of, make_problem
 from bench.table import write_table
 from optimizer.fleet_state import FleetState
 from optimizer.kernels.gangs import GangTensors, roll_out_gangs
 from optimizer.kernels.lattice import roll_out_lattice
 from optimizer.kernels.runtime import TRACES, prepare_jax
 from optimizer.problem import Problem, build_problem
-from optimizer.search.kinds import FlatKind, describe_flat
 from optimizer.search.orders import draw_orders
 from optimizer.search.place import search_placement
 from optimizer.search.rollouts import build_gang_tensors, build_lattice_tensors
@@ -47,27 +47,6 @@ def measure(run: Callable[[], object], seconds: float) -> float:
     return runs / (time.perf_counter() - start)
 
 
-def kinds_of(problem: Problem) -> tuple[list[FlatKind], np.ndarray]:
-    """Return the kinds of gangs, and the kind of every unit."""
-    kinds: dict[FlatKind, int] = {}
-    of_unit = []
-    for unit in problem.units:
-        kind = describe_flat(problem, unit)
-        assert kind is not None
-        of_unit.append(kinds.setdefault(kind, len(kinds)))
-    return list(kinds), np.array(of_unit, np.int32)
-
-
-def make_problem(nodes: int, racks: int, gangs: int, classes: int = 1) -> Problem:
-    """Build an empty fleet of 8-GPU nodes and 4-pod gangs that each want one rack."""
-    specs = [make_spec(1 << c, 4 << c) for c in range(classes)]
-    term = TopologyTerm((KEY,))
-    groups, pods = join(
-        make_gang(f"bench/gang-{g:05d}", 4, specs[g % classes], term) for g in range(gangs)
-    )
-    return build_problem(assemble_snapshot(make_nodes(nodes, 1, racks), pods, groups), Request())
-
-
 def time_gangs(problem: Problem, candidates: int, length: int, seconds: float) -> float:
     """Return gang-steps per second of the node-level kernel."""
     import jax
@@ -75,11 +54,8 @@ def time_gangs(problem: Problem, candidates: int, length: int, seconds: float) -
     kinds, of_unit = kinds_of(problem)
     fleet = build_gang_tensors(FleetState(problem), kinds)
     assert isinstance(fleet, GangTensors)
-    rng = np.random.default_rng(0)
-    orders = rng.choice(of_unit, (length, candidates)).astype(np.int32)
-    num_domains = fleet.domain_fits.shape[1]
-    ranks = np.tile(np.arange(num_domains, dtype=np.int32), (candidates, 1))
-    on_device = jax.device_put((fleet, orders, np.ones(candidates, np.int32), ranks))
+    drawn = draw_rollouts(of_unit, fleet.domain_fits.shape[1], candidates, length)
+    on_device = jax.device_put((fleet, *drawn))
     per_run = candidates * length
     return per_run * measure(lambda: roll_out_gangs(*on_device).block_until_ready(), seconds)
 

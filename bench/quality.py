@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bench.exact_model import LevelName
     from topology.plan import Bound, Plan
 
-__all__ = ["Comparison", "compare", "summarize"]
+__all__ = ["Comparison", "compare", "find_false_claim", "summarize"]
 
 RESULTS = Path(__file__).parent / "results" / "quality.md"
 
@@ -82,13 +82,13 @@ def compare(seed: int, effort: str = "normal") -> Comparison:
         best=answer.levels,
         is_proven=answer.proven,
         violations=broken,
-        false_claim=_find_false_claim(plan, levels, found, answer.levels),
+        false_claim=find_false_claim(plan, levels, found, answer.levels),
         proof=plan.bound.proof,
         seconds=seconds,
     )
 
 
-def _find_false_claim(
+def find_false_claim(
     plan: Plan, levels: list[LevelName], found: tuple[int, ...], best: tuple[int, ...]
 ) -> str:
     """Return what is wrong with the plan's bound, given that some plan reaches `best`."""
@@ -97,7 +97,7 @@ def _find_false_claim(
         return f"optimal, but {found} < {best}" if found < best else ""
     if bound.proof == "bound" and bound.value is not None:
         # The bound is of one level, and holds for plans that equal this one in those before it.
-        names = ["priority" if level.priority is not None else level.criterion for level in levels]
+        names = [level.stated_as for level in levels]
         for i, level in enumerate(levels):
             if names[i] == bound.criterion and found[:i] == best[:i]:
                 limit = bound.value * level.sign

@@ -1,6 +1,8 @@
 """Run the benchmarks one after another; each prints its table and stores it in bench/results.
 
 Run: python -m bench.run [--full]
+Without --full about two minutes on two cores; with it also 2,048 and 8,192 nodes, all seeds, and
+320 small fleets to place on against CP-SAT (about twenty minutes more).
 Without --full about three minutes on two cores; with it also 2,048 and 8,192 nodes, all seeds, and
 320 small fleets against CP-SAT (about twenty minutes more).
 """
@@ -15,6 +17,7 @@ QUICK = (
     ("bench.kernels", "--quick"),
     ("bench.instances_quality", "--seeds", "0"),
     ("bench.instances_victims", "--seeds", "0"),
+    ("bench.victims_quality",),
     ("bench.victim_kernels", "--quick"),
     ("bench.joint_preemption",),
     ("bench.replay", "--seeds", "8"),
@@ -35,6 +38,7 @@ FULL = (
     ("bench.whole_command",),
     ("bench.real_input",),
     ("bench.quality",),
+    ("bench.victims_quality",),
 )
 
 

@@ -27,13 +27,23 @@ def describe_machine() -> str:
 
 
 def write_table(
-    name: str, title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]
+    name: str,
+    title: str,
+    heads: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    notes: Iterable[str] = (),
+    is_stored: bool = True,
 ) -> None:
-    """Print a table and store it as bench/results/NAME.md."""
-    lines = [f"# {title}", "", describe_machine(), "", "| " + " | ".join(heads) + " |"]
+    """Print a table, a paragraph for each note above it, and store it as bench/results/NAME.md."""
+    lines = [f"# {title}", "", describe_machine(), ""]
+    for note in notes:
+        lines += [note, ""]
+    lines.append("| " + " | ".join(heads) + " |")
     lines.append("|" + " --- |" * len(heads))
     lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
     text = "\n".join(lines) + "\n"
     print(text, flush=True)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.md").write_text(text)
+    if is_stored:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / f"{name}.md").write_text(text)

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
+from bench.kernel_inputs import draw_domain, stack_subsets
 from bench.kernels import keep_to_cores
 from bench.table import write_table
 from bench.victim_shapes import PREEMPTOR, make_cliques, make_tangled_fleet, make_wide_fleet
 from optimizer.kernels.runtime import prepare_jax
-from optimizer.kernels.victim_subsets import LANES, SubsetTensors, enumerate_subsets
-from optimizer.kernels.victims import WORST, SetCosts
+from optimizer.kernels.victim_subsets import LANES, enumerate_subsets
+from optimizer.kernels.victims import WORST
 from optimizer.objective import PREEMPT_OBJECTIVE, Placed, build_steps
 from optimizer.problem import build_problem
 from optimizer.search import victim_tensors
@@ -40,47 +41,6 @@ if TYPE_CHECKING:
 
 WEIGHTED = ("max:priority", "min:weightedVictimGpus")
 LOW = 13
-
-
-def draw_domain(units: int, nodes: int, resources: int, per_unit: int = 3) -> dict[str, Any]:
-    """Draw a domain of which half of all pods that could fit are needed: i32 arrays."""
-    rng = np.random.default_rng(units * 100 + nodes)
-    held = np.zeros((units, nodes, resources), np.int32)
-    for v in range(units):
-        where = rng.choice(nodes, per_unit, replace=False)
-        held[v, where] = rng.integers(1, 4, (per_unit, resources))
-    cap = (held.sum(axis=0) // 4).min(axis=1).astype(np.int32)
-    return {
-        "held": held,
-        "spare": np.zeros((nodes, resources), np.int32),
-        "cap": cap,
-        "request": np.full(resources, 4, np.int32),
-        "need": int(cap.sum() * 0.5),
-        "cost": np.sort(rng.integers(1, 100, units)).astype(np.int32),
-    }
-
-
-def make_tensors(domain: dict[str, Any]) -> SubsetTensors:
-    """Return one domain as tensors, its cheapest units in the low half."""
-    held, units = domain["held"], len(domain["held"])
-    costs = SetCosts(
-        words=domain["cost"].reshape(1, units, 1),
-        rank=np.zeros((1, units), np.int32),
-        rank_price=np.zeros((1, 1), np.int32),
-        covered=np.zeros((1, units, 0), np.int32),
-        left=np.zeros((1, 0), np.int32),
-        excess_price=np.zeros((1, 1), np.int32),
-        is_hard=np.zeros(1, bool),
-    )
-    return SubsetTensors(
-        spare=domain["spare"][None],
-        cap=domain["cap"][None],
-        request=domain["request"][None],
-        need=np.array([domain["need"]], np.int32),
-        low=held[None, : min(LOW, units // 2)],
-        high=held[None, min(LOW, units // 2) :],
-        costs=costs,
-    )
 
 
 @numba.njit(cache=True)  # type: ignore[misc]
@@ -139,7 +99,7 @@ def compare_rates(seconds: float) -> list[list[object]]:
     rows = []
     for units, nodes, resources in ((14, 16, 3), (20, 16, 3), (26, 16, 3), (26, 18, 4)):
         domain = draw_domain(units, nodes, resources)
-        tensors = jax.device_put(make_tensors(domain))
+        tensors = jax.device_put(stack_subsets([domain], min(LOW, units // 2)))
         limit = np.full(1, WORST, np.int32)
 
         def run(tensors: Any = tensors, limit: Any = limit) -> Any:
@@ -152,7 +112,7 @@ def compare_rates(seconds: float) -> list[list[object]]:
         small = draw_domain(min(units, 22), nodes, resources)
         scalar = (
             small["held"].astype(np.int64),
-            np.array([np.flatnonzero(h.any(axis=1)) for h in small["held"]]),
+            small["where"],
             small["spare"].astype(np.int64),
             small["cap"].astype(np.int64),
             small["request"].astype(np.int64),

@@ -11,7 +11,8 @@ Rules, by the name a violation carries:
   devices of its claims: device, device-constraint, device-capacity, device-counter
   groups: floor, blocked, topology, slice, exclusive, domain
   evictions: evict-running, evicted-once, evict-node, evict-pinned, preempt-asked, evictable,
-    preemptor, never-preempts, evict-priority, evict-unit
+    preemptor, never-preempts, evict-topology, evict-waiting, evict-priority, evict-unit,
+    drain-unit, pdb-hard, drain-budget
   a resize in place: resize-asked, resize-node, resize-from, resize-resource, resize-victims,
     resize-preemption, capacity, preemptor
   moves: move-order, move-source, move-target, movable, move-budget, restart-unit, restart-floor
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.verify_changes import check_evictions, check_moves
+from optimizer.verify_changes import check_moves
 from optimizer.verify_criteria import check_criteria
 from optimizer.verify_devices import check_devices
 from optimizer.verify_groups import check_groups
@@ -34,6 +35,7 @@ from optimizer.verify_resize import check_resize
 from optimizer.verify_room import Room, check_nominated
 from optimizer.verify_spread import check_spread
 from optimizer.verify_state import Replay
+from optimizer.verify_victims import check_evictions
 from topology.plan import Verification
 
 if TYPE_CHECKING:

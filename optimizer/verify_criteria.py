@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.verify_changes import count_budget_excess
+from optimizer.verify_budgets import count_budget_excess
 from topology.model import NO_GROUP
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optimizer.kernels.fit import count_fitting
+from optimizer.kernels.fit import count_node_fits
 from optimizer.kernels.runtime import TRACES
 
 Array = jax.Array | np.ndarray
@@ -85,8 +85,7 @@ def _place(
     rank = jnp.clip(free[:, fleet.gpu_resource], 0, NUM_RANKS - 1)
     pods = _take_fullest_first(own, rank, count)
     free = free - pods[:, None] * fleet.requests[pod_class]
-    fresh = jax.vmap(count_fitting, in_axes=(None, 0), out_axes=1)(free, fleet.requests)
-    fresh = jnp.where(fleet.eligible[nodes] & found, fresh, 0)
+    fresh = count_node_fits(free, fleet.requests, fleet.eligible[nodes] & found)
     change = jnp.where(found, fresh - node_fits, 0)  # i32[M, S]
     levels = fleet.domains_of[nodes]  # i32[M, L]
     sums = state.domain_fits

@@ -202,7 +202,7 @@ class _Search:
             return plan
         self.joint, self.joint_plan = joint, candidate
         self.say(f"one model places {len(trial.seats)}, {len(trial.gone)} units would go")
-        if trial.proven < len(joint.steps):
+        if trial.proven < len(joint.steps) or joint.is_common:
             return plan
         # On all nodes there may still be room for those whom the cheapest do not hold.
         self.tried |= candidate.find_whole() if joint.is_restricted else trial.units

@@ -110,21 +110,21 @@ def read_choice(
         fleet.problem.units[u].key: seat_unit(fleet.problem, u, placement)
         for u, placement in sorted(choice.placements.items())
     }
-    # The highest first: it may evict whomever another one on its node may.
+    # The highest on any of its nodes: it may evict whomever another one there may.
     order = sorted(
         (s for s in seats.values() if s.unit.key in preemptors), key=lambda s: -s.unit.priority
     )
-    by_node: dict[int, str] = {}
-    for entry in order:
+    rank: dict[int, int] = {}
+    for at, entry in enumerate(order):
         for node in entry.nodes.values():
-            by_node.setdefault(node, entry.unit.ref)
+            rank.setdefault(node, at)
     gone = []
     for v in choice.victims:
         victim = fleet.victims[v]
         nodes = snapshot.pods.node[list(victim.pods)].tolist()
         # A victim that frees no node that is used keeps somebody out of a domain.
-        anybody = order[0].unit.ref
-        gone.append((victim, next((by_node[n] for n in nodes if n in by_node), anybody)))
+        first = min((rank[n] for n in nodes if n in rank), default=0)
+        gone.append((victim, order[first].unit.ref))
     proven = choice.proven if fleet.is_exact else 0
     if any(victim.priority < 0 for victim in fleet.victims):
         # The model counts negative priorities as nothing.

@@ -64,6 +64,8 @@ class JointTrial:
     placement is conditional."""
     is_restricted: bool
     """Only the nodes that are cheapest to clear were offered."""
+    is_common: bool
+    """Only victims whom every unit may evict were offered; turns may find others."""
 
 
 def choose_together(
@@ -88,8 +90,8 @@ def choose_together(
       cheapest: Where the fleet is too large, offer the nodes that are cheapest to clear.
 
     Returns:
-      None where one model cannot say it: too large, undecided, or units that differ in whom they
-      may evict under an objective that does not put higher priorities first.
+      None where one model cannot say it: too large or undecided. Under an objective that does not
+      put higher priorities first, only victims whom all units may evict are weighed.
     """
     snapshot = problem.snapshot
     if not units or len({sees_groups(unit, request.release) for unit in units}) > 1:
@@ -98,8 +100,12 @@ def choose_together(
     top = max(unit.priority for unit in units)
     victims = find_victims(snapshot, top, with_groups=with_groups)
     asked, guarded = _guard(steps, units, victims)
-    if guarded is None or (not with_groups and len({unit.priority for unit in units}) > 1):
+    if not with_groups and len({unit.priority for unit in units}) > 1:
         return None
+    is_common = guarded is None
+    if guarded is None:
+        top = min(unit.priority for unit in units)
+        asked, guarded = list(units), list(steps)
     if (len(asked) < len(units) or stays) and any(s.is_coupled for s in problem.signatures):
         # Pods outside the model might break what it keeps (hard spread).
         return None
@@ -137,8 +143,8 @@ def choose_together(
     trial = read_choice(snapshot, fleet, choice, guarded, keys, keys)
     is_complete = len(offered) == len(victims) and not fleet.problem.interactions.conditional_specs
     trial, own = _strip(trial, guarded)
-    is_complete = is_complete and not stays and not is_restricted
-    return JointTrial(trial, own, is_complete, is_restricted)
+    is_complete = is_complete and not stays and not is_restricted and not is_common
+    return JointTrial(trial, own, is_complete, is_restricted, is_common)
 
 
 def offer_nodes(

@@ -2,57 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from asking import ask, cause_of, pods_of, why_not
 from builders import RACK
 from kube import GPU, composite, container, gang, node, pod, thing
-
-if TYPE_CHECKING:
-    from topology.plan import Plan
+from preempting import DEFAULT, crowd, preempt, rack, running, victims, wanted
 
 Obj = dict[str, Any]
-DEFAULT = (
-    "max:priority",
-    "min:pdbViolations",
-    "min:highestVictimPriority",
-    "min:victimUnits",
-    "min:victimPods",
-)
 APP = {"matchLabels": {"app": "x"}}
 ALL: Obj = {"disruptionMode": {"all": {}}}
 ONE_RACK = {"schedulingConstraints": {"topology": [{"key": RACK}]}}
-
-
-def preempt(*objects: Obj, **request: Any) -> Plan:
-    """Plan with evictions; nobody is a victim who is not needed, as `ask` has verified."""
-    return ask(*objects, **({"preempt": True, "objective": DEFAULT} | request))
-
-
-def victims(plan: Plan) -> list[str]:
-    """The evicted pods, the namespace left out."""
-    return [eviction.pod.partition("/")[2] for eviction in plan.evictions]
-
-
-def rack(name: str, where: str) -> Obj:
-    return node(name, labels={RACK: where})
-
-
-def running(name: str, on: str, priority: int = 0, *, gpus: int = 1, **fields: Any) -> Obj:
-    return pod(name, container(gpus=gpus), on=on, priority=priority, **fields)
-
-
-def crowd(name: str, count: int, on: str, priority: int = 0, **fields: Any) -> list[Obj]:
-    return [running(f"{name}{i}", on, priority, **fields) for i in range(count)]
-
-
-def wanted(count: int = 1, *, gpus: int = 8, priority: int = 10, **fields: Any) -> list[Obj]:
-    """Pending pods of gang g."""
-    return [
-        pod(f"g{i}", container(gpus=gpus), group="g", priority=priority, **fields)
-        for i in range(count)
-    ]
 
 
 def owned(name: str, kind: str, on: str) -> Obj:
@@ -292,6 +253,290 @@ def test_never_preempts() -> None:
     )
     assert victims(plan) == []
     assert why_not(plan) == {"ml/g": "policy-never"}
+
+
+def test_budget_covers_three_and_allows_one() -> None:
+    """45: two of three have to go; the budget is exceeded by one, whoever they are."""
+    plan = preempt(
+        node(),
+        *(labelled(f"v{i}", "n0", gpus=2) for i in range(3)),
+        running("w", "n0", 20, gpus=2),
+        budget(1),
+        gang(priority=10),
+        *wanted(gpus=4),
+    )
+    assert (len(victims(plan)), plan.criteria["pdbViolations"]) == (2, 1)
+    assert plan.bound.proof == "optimal"
+
+
+def test_overlapping_budgets_count_each() -> None:
+    """A pod that two budgets select counts in both: the one that only one selects goes."""
+    both = {"name": "a", "namespace": "ml", "labels": {"app": "x", "tier": "y"}}
+    tier = thing(
+        "policy/v1/PodDisruptionBudget",
+        "c",
+        "ml",
+        spec={"selector": {"matchLabels": {"tier": "y"}}},
+        status={"disruptionsAllowed": 0},
+    )
+    plan = preempt(
+        node(),
+        running("a", "n0", gpus=4, metadata=both),
+        labelled("b", "n0", gpus=4),
+        budget(0),
+        tier,
+        gang(priority=10),
+        *wanted(gpus=4),
+    )
+    assert (victims(plan), plan.criteria["pdbViolations"]) == (["b"], 1)
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "want_violations"),
+    [
+        pytest.param({}, {"disruptionsAllowed": 1}, 0, id="allows one"),
+        pytest.param({}, {}, 1, id="no status: none"),
+        pytest.param(
+            {},
+            {"disruptionsAllowed": 1, "observedGeneration": 1},
+            1,
+            id="status older than the object: none",
+        ),
+        pytest.param(
+            {},
+            {"disruptionsAllowed": 0, "disruptedPods": {"v": "2026-01-01T00:00:00Z"}},
+            0,
+            id="disrupted already",
+        ),
+        pytest.param({"selector": None}, {"disruptionsAllowed": 0}, 0, id="null selects none"),
+        pytest.param({"selector": {}}, {"disruptionsAllowed": 0}, 1, id="empty selects all"),
+    ],
+)
+def test_what_a_budget_says(spec: Obj, status: Obj, want_violations: int) -> None:
+    own = thing(
+        "policy/v1/PodDisruptionBudget",
+        "b",
+        "ml",
+        metadata={"generation": 2},
+        spec={"selector": APP, **spec},
+        status=status,
+    )
+    plan = preempt(node(), labelled("v", "n0", gpus=8), own, gang(priority=10), *wanted())
+    assert (victims(plan), plan.criteria["pdbViolations"]) == (["v"], want_violations)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "objective", "want_victims"),
+    [
+        pytest.param(
+            {"x": (10, 8)},
+            {"y0": (1, 4), "y1": (1, 2), "y2": (1, 2)},
+            DEFAULT,
+            ["y0", "y1", "y2"],
+            id="51: three of priority 1 before one of priority 10",
+        ),
+        pytest.param(
+            {"x0": (5, 4), "x1": (1, 4)},
+            {"y0": (5, 4), "y1": (2, 4)},
+            ("min:highestVictimPriority", "min:weightedVictimGpus"),
+            ["x0", "x1"],
+            id="51: equal highest priority, the smaller sum",
+        ),
+        pytest.param(
+            {"x": (1, 8)},
+            {"y0": (1, 4), "y1": (1, 4)},
+            DEFAULT,
+            ["x"],
+            id="equal priorities: fewer victims",
+        ),
+    ],
+)
+def test_choice_of_a_node(
+    left: dict[str, tuple[int, int]],
+    right: dict[str, tuple[int, int]],
+    objective: tuple[str, ...],
+    want_victims: list[str],
+) -> None:
+    """51, a single pod: what stands on n0 or what stands on n1, (priority, GPUs) of each."""
+    plan = preempt(
+        node("n0"),
+        node("n1"),
+        *(running(name, "n0", priority, gpus=gpus) for name, (priority, gpus) in left.items()),
+        *(running(name, "n1", priority, gpus=gpus) for name, (priority, gpus) in right.items()),
+        pod("p", container(gpus=8), priority=20),
+        objective=objective,
+    )
+    assert victims(plan) == want_victims
+    assert plan.bound.proof == "optimal"
+
+
+def test_never_on_one_member_is_refused_by_1_37() -> None:
+    """46: members that differ in their policy fail together, whatever room there is."""
+    plan = preempt(
+        node(),
+        running("v", "n0", gpus=8),
+        gang(min_count=2, priority=10),
+        *wanted(1, gpus=4, preemptionPolicy="Never"),
+        pod("g1", container(gpus=4), group="g", priority=10),
+    )
+    assert (victims(plan), why_not(plan)) == ([], {"ml/g": "refused"})
+
+
+def test_never_of_a_victim_protects_nobody() -> None:
+    """The policy is about preempting, not about being preempted."""
+    plan = preempt(
+        node(),
+        running("v", "n0", gpus=8, preemptionPolicy="Never"),
+        gang(priority=10),
+        *wanted(),
+    )
+    assert victims(plan) == ["v"]
+
+
+def test_never_uses_room_that_others_leave() -> None:
+    """A group that may not preempt takes what another one's victim leaves free."""
+    plan = preempt(
+        node(),
+        running("v", "n0", gpus=8),
+        *(gang(name, priority=10) for name in ("g", "h")),
+        *wanted(gpus=4),
+        pod("h0", container(gpus=4), group="h", priority=10, preemptionPolicy="Never"),
+    )
+    assert victims(plan) == ["v"]
+    assert {e.preemptor for e in plan.evictions} == {"ml/g"}
+    assert pods_of(plan, "ml/h") == {"h0": "n0"}
+
+
+def test_no_false_proof_beside_a_group_that_never_preempts() -> None:
+    """h may stand on either node; while it stays on n0, g cannot evict enough there."""
+    plan = preempt(
+        node("n0"),
+        node("n2"),
+        running("v", "n0", gpus=4),
+        *(gang(name, priority=10) for name in ("g", "h")),
+        *wanted(nodeSelector={"kubernetes.io/hostname": "n0"}),
+        pod("h0", container(gpus=4), group="h", priority=10, preemptionPolicy="Never"),
+    )
+    assert victims(plan) == ["v"] or plan.bound.proof != "optimal"
+
+
+@pytest.mark.parametrize(
+    ("release", "want_victims"),
+    [
+        pytest.param("1.36", ["v"], id="1.36: allowed, the group's priority counts"),
+        pytest.param("1.37", [], id="1.37: refused"),
+    ],
+)
+def test_group_priority_above_its_pods(release: str, want_victims: list[str]) -> None:
+    """22: pods of priority 5 in a group of priority 10, victims of priority 7."""
+    plan = preempt(
+        node(),
+        running("v", "n0", 7, gpus=8),
+        gang(priority=10),
+        *wanted(priority=5),
+        release=release,
+    )
+    assert victims(plan) == want_victims
+
+
+def test_terminating_pod_holds_its_room_and_is_no_victim() -> None:
+    """50: a pod that is going already keeps its GPUs, and is not evicted again."""
+    going = {
+        "metadata": {"name": "old", "namespace": "ml", "deletionTimestamp": "2026-01-01T0:0:0Z"}
+    }
+    plan = preempt(
+        node(),
+        running("old", "n0", gpus=4, **going),
+        running("v", "n0", gpus=2),
+        running("w", "n0", gpus=2),
+        gang(priority=10),
+        *wanted(gpus=4),
+    )
+    assert victims(plan) == ["v", "w"]
+    assert cause_of(preempt(node(), running("old", "n0", gpus=8, **going), gang(), *wanted())).name
+
+
+def test_terminating_member_of_a_unit_does_not_go_again() -> None:
+    going = {
+        "metadata": {"name": "v1", "namespace": "ml", "deletionTimestamp": "2026-01-01T0:0:0Z"}
+    }
+    plan = preempt(
+        node(),
+        node("n1"),
+        gang("v", 2, **ALL),
+        running("v0", "n0", gpus=8, group="v"),
+        running("v1", "n1", gpus=8, group="v", **going),
+        gang(priority=10),
+        *wanted(),
+    )
+    assert victims(plan) == ["v0"]
+
+
+def test_unit_goes_for_the_highest_on_its_nodes() -> None:
+    """Both use a node that the unit of priority 5 leaves; only h may evict it."""
+    plan = preempt(
+        node("n0", labels={"pool": "a"}),
+        node("n1", labels={"pool": "b"}),
+        gang("v", 2, priority=5, **ALL),
+        running("v0", "n0", 5, gpus=8, group="v"),
+        running("v1", "n1", 5, gpus=8, group="v"),
+        gang(priority=3),
+        gang("h", priority=50),
+        *wanted(priority=3, nodeSelector={"pool": "a"}),
+        pod("h0", container(gpus=8), group="h", priority=50, nodeSelector={"pool": "b"}),
+    )
+    assert victims(plan) == ["v0", "v1"]
+    assert {eviction.preemptor for eviction in plan.evictions} == {"ml/h"}
+    assert pods_of(plan) == {"g0": "n0"}
+
+
+@pytest.mark.parametrize(
+    ("unit", "want_gone"),
+    [
+        pytest.param("pod", ["v0"], id="pod by pod, as the eviction API of 1.37 does"),
+        pytest.param("group", [f"v{i}" for i in range(8)], id="the group as a whole"),
+    ],
+)
+def test_drain_of_a_node_with_one_of_eight(unit: str, want_gone: list[str]) -> None:
+    """52: one pod of an ALL group of eight is on the drained node, and finds no room elsewhere."""
+    plan = ask(
+        node("n0", spec={"unschedulable": True}),
+        *(node(f"n{i}") for i in range(1, 8)),
+        gang("v", 8, **ALL),
+        *(running(f"v{i}", f"n{i}", gpus=8, group="v") for i in range(8)),
+        drain=("n0",),
+        drain_unit=unit,
+    )
+    assert victims(plan) == want_gone
+    assert {eviction.reason for eviction in plan.evictions} == {"drain"}
+    assert pods_of(plan, "ml/v") == {}
+
+
+def test_static_pod_is_never_a_victim() -> None:
+    """53: nobody evicts what the kubelet starts again by itself."""
+    mirror = {"name": "s", "namespace": "ml", "annotations": {"kubernetes.io/config.mirror": "1"}}
+    static = pod("s", container(gpus=8), on="n0", metadata=mirror)
+    assert victims(preempt(node(), static, gang(priority=10), *wanted())) == []
+
+
+def test_nested_all_composites_are_one_unit() -> None:
+    """54: the highest ALL ancestor counts, two levels up and across its branches."""
+    link = {"workloadRef": {"workloadName": "w", "templateName": "t"}}
+    plan = preempt(
+        *(node(f"n{i}") for i in range(3)),
+        composite("top", priority=1, **ALL),
+        composite("low", priority=1, parentCompositePodGroupName="top"),
+        gang("a", priority=1, parentCompositePodGroupName="low", **link),
+        gang("b", priority=1, parentCompositePodGroupName="top", **link),
+        running("a0", "n0", 1, gpus=8, group="a"),
+        running("b0", "n1", 1, gpus=8, group="b"),
+        running("c0", "n2", 20, gpus=8),
+        running("d0", "n1", 20, gpus=0),
+        gang(priority=10),
+        *wanted(),
+    )
+    assert victims(plan) == ["a0", "b0"]
+    assert plan.criteria["victimUnits"] == 1
 
 
 @pytest.mark.parametrize(

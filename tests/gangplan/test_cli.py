@@ -248,6 +248,27 @@ def test_verify_refuses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert run(["verify", USAGE, "--plan", str(file), "--quiet"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("change", "want_rule"),
+    [
+        pytest.param({"for": "work/nobody"}, "preemptor", id="for nobody"),
+        pytest.param({"node": "elsewhere"}, "evict-node", id="on another node"),
+        pytest.param({"pod": "work/nobody"}, "exists", id="who is not there"),
+    ],
+)
+def test_verify_refuses_victims(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, change: dict[str, str], want_rule: str
+) -> None:
+    file = tmp_path / "plan.json"
+    ask(capsys, "preempt", VICTIMS, "--group", "work/wide", "-O", str(file))
+    plan = json.loads(file.read_text())
+    plan["evictions"][0] |= change
+    file.write_text(json.dumps(plan))
+    assert run(["verify", VICTIMS, "--plan", str(file), "-o", "json", "--quiet"]) == 1
+    violations = json.loads(capsys.readouterr().out)["violations"]
+    assert want_rule in {violation["rule"] for violation in violations}
+
+
 def test_verify_of_another_snapshot_warns(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -50,7 +50,7 @@ def test_a_resize_as_a_table(full, capsys):
         "victimUnits             1       <none>   <none>\n"
         "victimPods              1       1        optimal\n"
         "\n"
-        "verified: 38 checks, 0 violations\n"
+        "verified: 40 checks, 0 violations\n"
     )
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from builders import RACK, make_group, make_node, make_pods, make_snapshot, make_spec
 from plan_builders import broken_rules, make_plan
 
+from optimizer import verify
 from optimizer.verify import verify_plan
 from topology.model import PodFlag
 from topology.plan import ChosenDomain, GroupPlan, Move
@@ -281,6 +284,18 @@ def test_fleet_of_100_000_pods() -> None:
     verification = verify_plan(snapshot, plan)
     assert verification.violations == ()
     assert verification.checks > 500_000
+
+
+def test_every_rule_is_documented() -> None:
+    """The module lists its rules, the page explains them; what is checked is in both."""
+    root = Path(__file__).parents[2]
+    code = "".join(file.read_text() for file in sorted((root / "optimizer").glob("verify_*.py")))
+    listed = re.sub(r"\(.*?\)", "", (verify.__doc__ or "").partition("Rules,")[2])
+    rules = set(re.findall(r"[a-z]+(?:-[a-z]+)*", re.sub(r"^.*?:", "", listed, flags=re.M)))
+    page = (root / "docs/verification.md").read_text()
+    rows = "".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
+    assert set(re.findall(r"`([a-z-]+)`", rows)) == rules
+    assert {rule for rule in rules if f'"{rule}"' not in code} == set()
 
 
 def test_verifier_loads_no_jax() -> None:
