@@ -8,6 +8,7 @@ Times are of one run after a small one that loads everything.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import resource
 import sys
@@ -242,7 +243,7 @@ def measure_speed(sizes: Sequence[int]) -> Iterator[Row]:
 
 
 def fill_openb(folder: Path, share: float, how: str, seed: int = 0) -> Snapshot:
-    """Run openb's pods, in their order, on its nodes until a share of the GPUs is in use."""
+    """Run openb's pods, in their order and again, until a share of the GPUs is in use."""
     from bench.real_input import read_openb
 
     snapshot = read_openb(folder)
@@ -252,7 +253,9 @@ def fill_openb(folder: Path, share: float, how: str, seed: int = 0) -> Snapshot:
     free = np.array([[node.allocatable.get(r, 0) for r in names] for node in nodes], np.int64)
     total = int(free[:, 2].sum())
     used, rows = 0, []
-    for p in np.argsort(pods.created, kind="stable").tolist():
+    order = np.argsort(pods.created, kind="stable").tolist()
+    # The list's pods of whole GPUs are fewer than the fleet holds: they arrive up to three times.
+    for again, p in itertools.product(range(3), order):
         if used >= share * total:
             break
         spec = pods.specs[pods.spec[p]]
@@ -264,7 +267,9 @@ def fill_openb(folder: Path, share: float, how: str, seed: int = 0) -> Snapshot:
         n = int(rng.choice(fits)) if how == "random" else int(fits[np.argmin(left)])
         free[n] -= asked
         used += spec.gpus
-        rows.append(PodRow(pods.refs[p], spec, node=nodes[n].name, phase=Phase.RUNNING))
+        rows.append(
+            PodRow(f"{pods.refs[p]}-{again}", spec, node=nodes[n].name, phase=Phase.RUNNING)
+        )
     return assemble_snapshot(nodes, rows)
 
 

@@ -129,6 +129,8 @@ class _Finder:
         """Group -> running pods of its subtree."""
         self.members: dict[int, list[int]] = defaultdict(list)
         self.split: dict[int, str | None] = {}
+        self.counted: dict[int, bool] = {}
+        """Index into `PodTable.label_sets` -> some hard spread constraint selects it."""
 
     def _climb(self, g: int) -> tuple[int, ...]:
         path = [g]
@@ -240,12 +242,14 @@ class _Finder:
         return None
 
     def _is_counted(self, p: int) -> bool:
-        labels = self.pods.label_sets[self.pods.labels[p]]
-        return any(
-            matches_selector(term.selector, labels)
-            for spec in self.pods.specs
-            for term in spec.spread
-        )
+        index = int(self.pods.labels[p])
+        if index not in self.counted:
+            self.counted[index] = any(
+                matches_selector(term.selector, self.pods.label_sets[index])
+                for spec in self.pods.specs
+                for term in spec.spread
+            )
+        return self.counted[index]
 
     def _why_root_stays(self, root: int, num_pods: int) -> str | None:
         group = self.groups[root]
