@@ -103,7 +103,7 @@ def tell_plan(plan: Plan, snapshot: Snapshot, streams: Streams) -> None:
     for warning in plan.warnings:
         if warning not in snapshot.warnings:
             streams.warning(warning)
-    if not plan.groups and plan.resize is None:
+    if not plan.groups and plan.resize is None and plan.request.move is None:
         streams.note("no pod waits for a node")
     for group, reason in plan.conditional:
         streams.warning(f"{group}: relies on what is not modelled: {reason}")

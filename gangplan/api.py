@@ -31,6 +31,7 @@ __all__ = [
     "preempt",
     "read",
     "read_plan",
+    "repack",
     "report",
     "to_pandas",
     "verify",
@@ -140,6 +141,61 @@ def preempt(
 
     options = {"preempt": True, **options}
     return make_plan(snapshot, _build_request(snapshot, "preempt", groups, options), progress)
+
+
+def repack(
+    snapshot: Snapshot,
+    groups: Sequence[str] = (),
+    *,
+    free: Sequence[str] = (),
+    drain: Sequence[str] = (),
+    progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> Plan:
+    """Say which running work would move so that groups fit, domains come free and nodes drain.
+
+    Args:
+      snapshot: Read whole; never changed.
+      groups: References of pending groups to make room for.
+      free: Goals as the command line takes them, KEY[=VALUE]:N.
+      drain: Names of nodes, or selectors of their labels.
+      progress: Called with the name of each step.
+      options: Fields of `topology.move_request.MoveRequest` (`mode`, `movable`, `max_moves` …) and
+        of `topology.plan.Request` (`objective`, `seed`, `effort`, `release`).
+
+    Returns:
+      A verified plan; `plan.moves` lists the steps in order, `plan.goals` what became of the goals.
+      Nothing is moved, only planned.
+
+    Raises:
+      RequestError: When a reference, a goal or a criterion is unknown.
+    """
+    from dataclasses import fields
+
+    from gangplan.move_questions import choose_drained, parse_free
+    from gangplan.questions import choose_groups
+    from optimizer.repack.steps import REPACK_OBJECTIVE
+    from ray_jobs.repacking import make_move_plan
+    from topology.move_request import MoveRequest
+    from topology.plan import Request
+
+    names = {field.name for field in fields(MoveRequest)}
+    move = MoveRequest(
+        free=tuple(parse_free(text) for text in free),
+        drain=choose_drained(snapshot, drain),
+        **{name: value for name, value in options.items() if name in names},
+    )
+    request = Request(
+        command="repack",
+        groups=choose_groups(snapshot, groups) or (),
+        move=move,
+        **{
+            "objective": REPACK_OBJECTIVE,
+            "pdb": "hard",
+            **{name: value for name, value in options.items() if name not in names},
+        },
+    )
+    return make_move_plan(snapshot, request, progress)
 
 
 def explain(

@@ -45,6 +45,7 @@ from gangplan.options import (
     Strict,
     Workers,
 )
+from gangplan.repack_command import repack
 from gangplan.report_command import report
 from gangplan.streams import Streams, write_answer
 from topology.errors import GangplanError, RequestError
@@ -302,6 +303,9 @@ def _plan(
 
 def _find_command(name: str | None) -> Literal["explain", "place", "preempt"]:
     return "explain" if name == "explain" else "preempt" if name == "preempt" else "place"
+
+
+app.command("repack")(repack)
 
 
 @app.command()

@@ -33,6 +33,7 @@ __all__ = [
     "parse_selector",
     "select_pods",
     "split_objective",
+    "suggest",
 ]
 
 _TERM = re.compile(
@@ -165,7 +166,7 @@ def check_policy(command: str, *, policy: str, pdb: str | None) -> None:
         )
 
 
-def parse_selector(text: str) -> LabelSelector:
+def parse_selector(text: str, *, option: str = "--selector") -> LabelSelector:
     """Return a label selector as kubectl reads it: `a=b,c!=d,e in (f,g),h,!i`.
 
     Raises:
@@ -181,7 +182,7 @@ def parse_selector(text: str) -> LabelSelector:
         found = _TERM.match(text, at)
         if found is None:
             raise RequestError(
-                f"--selector: cannot read {text[at:] or text!r}; "
+                f"{option}: cannot read {text[at:] or text!r}; "
                 "write KEY=VALUE, KEY!=VALUE, KEY in (A,B), KEY or !KEY, parted by commas"
             )
         requirements.append(_read_requirement(found))
@@ -222,7 +223,7 @@ def select_pods(
         if not chosen.any():
             names = sorted({ref.partition("/")[0] for ref in pods.refs})
             raise RequestError(
-                f"-n {namespace}: no pod is in that namespace{_hint(namespace, names)}"
+                f"-n {namespace}: no pod is in that namespace{suggest(namespace, names)}"
             )
     if selector is not None:
         kept = {key for labels in pods.label_sets for key in labels}
@@ -285,7 +286,7 @@ def _check_pod(snapshot: Snapshot, ref: str, known: set[str]) -> None:
     row = pods.refs.index(ref) if ref in pods.refs else None
     if row is None:
         raise RequestError(
-            f"--group {ref}: no such group was read{_hint(ref, sorted(known))}; "
+            f"--group {ref}: no such group was read{suggest(ref, sorted(known))}; "
             "`gangplan inspect SNAPSHOT -o name` lists them"
         )
     owner = int(find_owners(snapshot)[row])
@@ -300,7 +301,7 @@ def _check_pod(snapshot: Snapshot, ref: str, known: set[str]) -> None:
         )
 
 
-def _hint(name: str, known: Sequence[str]) -> str:
+def suggest(name: str, known: Sequence[str]) -> str:
     """Return ` (did you mean …?)` with the nearest names, "" when none is near."""
     near = difflib.get_close_matches(name, known, n=3)
     if not near:  # the right name in another namespace

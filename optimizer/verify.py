@@ -15,7 +15,9 @@ Rules, by the name a violation carries:
     drain-unit, pdb-hard, drain-budget
   a resize in place: resize-asked, resize-node, resize-from, resize-resource, resize-victims,
     resize-preemption, capacity, preemptor
-  moves: move-order, move-source, move-target, movable, move-budget
+  moves: move-order, move-source, move-target, movable, move-budget, restart-unit, restart-floor
+  what a re-packing was allowed: move-mode, keep, movable-list, priority-ceiling, max-moves,
+    max-disturbed, max-parallel, drain-target, goal
   numbers: criterion
 """
 
@@ -28,6 +30,7 @@ from optimizer.verify_criteria import check_criteria
 from optimizer.verify_devices import check_devices
 from optimizer.verify_groups import check_groups
 from optimizer.verify_listing import check_listing, find_entries
+from optimizer.verify_repack import check_goals, check_request
 from optimizer.verify_resize import check_resize
 from optimizer.verify_room import Room, check_nominated
 from optimizer.verify_spread import check_spread
@@ -66,6 +69,7 @@ def verify_plan(snapshot: Snapshot, plan: Plan) -> Verification:
     check_evictions(replay, plan, entries)
     check_resize(replay, plan)
     check_moves(replay, plan, room)
+    check_request(replay, plan)
     arrivals = check_listing(replay, entries)
     replay.placed.update(arrivals)
     room.settle(arrivals)
@@ -73,5 +77,6 @@ def verify_plan(snapshot: Snapshot, plan: Plan) -> Verification:
     check_nominated(replay)
     check_spread(replay)
     check_groups(replay, plan, entries)
+    check_goals(replay, plan)
     check_criteria(replay, plan)
     return Verification(replay.log.checks, tuple(replay.log.violations))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from optimizer.verify_budgets import check_move_budgets
+from optimizer.verify_repack import check_after, check_batch
 from topology.model import NO_NODE, PodFlag
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def check_moves(replay: Replay, plan: Plan, room: Room) -> None:
 
     A live move finds room while everything else runs. Restart moves that follow one another in one
     wave are one step: all of their pods stop, then all of them start. A budget that allows no
-    disruption holds its pods where they are.
+    disruption holds its pods where they are. Whoever stops after any of the steps leaves every
+    group in the domains that it has to be in.
     """
     last_step, last_wave = 0, 0
     for batch in _cut_batches(plan.moves):
@@ -44,11 +46,14 @@ def check_moves(replay: Replay, plan: Plan, room: Room) -> None:
             found = _check_move(replay, move)
             if found is not None:
                 arrivals.append(found)
-        check_move_budgets(replay, [p for p, _ in arrivals], f"step {batch[0].step}")
-        for p, _ in arrivals:
+        moved = [p for p, _ in arrivals]
+        check_move_budgets(replay, moved, f"step {batch[0].step}")
+        check_batch(replay, plan, batch, moved)
+        for p in moved:
             replay.leave(p)
         room.settle(arrivals)
-        replay.moved |= {p for p, _ in arrivals}
+        replay.moved.update(moved)
+        check_after(replay, moved)
 
 
 def _cut_batches(moves: Iterable[Move]) -> Iterator[list[Move]]:
@@ -87,7 +92,9 @@ def _check_move(replay: Replay, move: Move) -> tuple[int, int] | None:
         f"from {here}" if replay.holds[p] else "a running pod",
         f"from {move.source}",
     )
-    log.require(n != replay.node[p], "move-target", move.pod, "another node", move.target)
+    # In a restart, a pod may come back to its own node with the rest of its unit.
+    is_elsewhere = n != replay.node[p] or move.mode == "restart"
+    log.require(is_elsewhere, "move-target", move.pod, "another node", move.target)
     flags = replay.flags[p]
     keeper = next((g for g in replay.groups_above(p) if not g.movable), None)
     log.require(

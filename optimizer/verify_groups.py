@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from topology.model import SliceTerm
     from topology.plan import ChosenDomain, Plan
 
-__all__ = ["check_groups"]
+__all__ = ["check_groups", "check_places"]
 
 _REFUSED_BY_1_37 = "1.37: "
 """How `Group.blocked` starts where only that release refuses the group."""
@@ -38,15 +38,23 @@ def check_groups(replay: Replay, plan: Plan, entries: Sequence[Entry]) -> None:
     """Check every group that got a pod, or had one moved, once all pods are where they end."""
     members = _count_members(replay)
     _check_floors(replay, plan, members)
-    for g in sorted(members.touched):
-        _check_topology(replay, g)
-        for term in replay.snapshot.groups[g].slices:
-            if term.required:
-                _check_slices(replay, g, term)
-    _check_exclusive(replay)
+    check_places(replay, members.touched)
     for entry, g, p in entries:
         for domain in entry.domains:
             _check_chosen(replay, entry.group, g, p, domain)
+
+
+def check_places(replay: Replay, touched: Iterable[int]) -> None:
+    """Check the domains, slices and exclusive domains of groups as their pods stand now."""
+    groups = replay.snapshot.groups
+    found = sorted(touched)
+    for g in found:
+        _check_topology(replay, g)
+        for term in groups[g].slices:
+            if term.required:
+                _check_slices(replay, g, term)
+    if any(groups[g].exclusive for g in found):
+        _check_exclusive(replay)
 
 
 def _count_members(replay: Replay) -> _Membership:

@@ -39,12 +39,14 @@ if TYPE_CHECKING:
     from optimizer.problem import Problem, UnitKey
     from optimizer.search.place import PlaceResult
     from topology.model import Snapshot
-    from topology.plan import Request
+    from topology.move_request import GoalOutcome
+    from topology.plan import Move, Request
 
 __all__ = [
     "Found",
     "check_groups",
     "count_drained",
+    "describe_snapshot",
     "finish_plan",
     "join_groups",
     "make_plan",
@@ -119,6 +121,8 @@ def finish_plan(
         snapshot=describe_snapshot(snapshot, request, with_digest=not for_sums),
         groups=groups,
         evictions=found.evictions,
+        moves=found.moves,
+        goals=found.goals,
         criteria={**count_criteria(found.after, groups, found.placed), **found.cost},
         bound=found.bound,
         conditional=find_conditions(snapshot, found.problem),
@@ -186,6 +190,8 @@ class Found(NamedTuple):
     warnings: tuple[str, ...] = ()
     cycles: Mapping[UnitKey, str] = {}
     """What kube-scheduler's own cycles said of units that they left out."""
+    moves: tuple[Move, ...] = ()
+    goals: tuple[GoalOutcome, ...] = ()
 
 
 def _search(

@@ -79,10 +79,26 @@ class Answer:
                 gone = {e["pod"] for e in self.plan["evictions"]}
                 assert gone == set(want.get("exactly", [] if "none" in want else gone))
                 assert not gone & set(want.get("excludes", []))
+            case "moves":
+                self._check_moves(want)
+            case "finalNode":
+                assert self._final_nodes()[want["pod"]] == want["node"]
             case "cost":
                 assert self.plan["criteria"][want["of"]] == want["exactly"]
             case _:
                 raise AssertionError(f"unknown form {form}")
+
+    def _final_nodes(self) -> dict[str, str]:
+        return {move["pod"]: move["to"] for move in self.plan["moves"]}
+
+    def _check_moves(self, want: Fields) -> None:
+        """Executable plans are those that the verifier, run on every answer, replays."""
+        moves, final = self.plan["moves"], self._final_nodes()
+        assert len(moves) == want["exactly"]
+        assert set(final) == set(want.get("pods", final))
+        assert set(final.values()) == set(want.get("targets", final.values()))
+        sequence = [[move["pod"], move["to"]] for move in moves]
+        assert sequence == want.get("sequence", sequence)
 
     def _check_group(self, form: str, want: Fields) -> None:
         group = self._planned(want["group"])

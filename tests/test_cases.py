@@ -45,7 +45,11 @@ def options_of(ask: dict[str, Any]) -> dict[str, Any]:
 
 
 def ask_plan(snapshot: Snapshot, verb: str, ask: dict[str, Any]) -> dict[str, Any]:
-    plan = getattr(gangplan, verb)(snapshot, ask["groups"], **options_of(ask))
+    options = options_of(ask)
+    if ask.get("move"):
+        del options["preempt"]
+        options |= {"mode": "live", "movable": tuple(ask["move"]["movable"])}
+    plan = getattr(gangplan, verb)(snapshot, ask["groups"], **options)
     assert gangplan.verify(snapshot, plan).violations == ()
     found: dict[str, Any] = plan.to_dict()
     return found

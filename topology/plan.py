@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from topology.model import ObjectError
+    from topology.move_request import GoalOutcome, MoveRequest
 
 __all__ = [
     "API_VERSION",
@@ -85,6 +86,8 @@ class Request:
     """Hold groups whose atomicity the importer inferred to it."""
     pdb: Literal["soft", "hard"] = "soft"
     """hard: evictions never exceed what a disruption budget allows."""
+    move: MoveRequest | None = None
+    """What may be moved and why; None: nothing is."""
     dra_reclaim: Literal["none", "node-local", "all"] = "none"
     """Which claims of victims count as released: none is what kube-scheduler does; node-local
     those reserved by victims alone, for pods, all of whose devices are of one node; all: whatever
@@ -105,7 +108,7 @@ class Request:
             "preempt": self.preempt,
             "pdb": self.pdb,
             "draReclaim": self.dra_reclaim,
-            "move": None,
+            "move": None if self.move is None else self.move.to_dict(),
             "objective": list(self.objective),
             "seed": self.seed,
             "effort": self.effort,
@@ -274,7 +277,10 @@ def _write_amounts(amounts: Iterable[tuple[str, int]]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A running pod that would change its node, in the order of `step`."""
+    """A running pod that would change its node, in the order of `step`.
+
+    In a restart a pod may come back to its own node: it stops and starts with the rest of its unit.
+    """
 
     step: int
     wave: int
@@ -383,6 +389,8 @@ class Plan:
     groups: tuple[GroupPlan, ...] = ()
     evictions: tuple[Eviction, ...] = ()
     moves: tuple[Move, ...] = ()
+    goals: tuple[GoalOutcome, ...] = ()
+    """Of `repack`: what became of `--free` and `--drain`."""
     criteria: Mapping[str, int] = field(default_factory=dict)
     bound: Bound = field(default_factory=lambda: Bound("gpusPlaced", None, None, "none"))
     conditional: tuple[tuple[str, str], ...] = ()
@@ -409,6 +417,7 @@ class Plan:
             "groups": [g.to_dict() for g in self.groups],
             "evictions": [e.to_dict() for e in self.evictions],
             "moves": [m.to_dict() for m in self.moves],
+            **({} if self.request.move is None else {"goals": [g.to_dict() for g in self.goals]}),
             **({} if self.resize is None else {"resize": self.resize.to_dict()}),
             "criteria": dict(sorted(self.criteria.items())),
             "bound": self.bound.to_dict(),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from topology.errors import RequestError
 from topology.model import ObjectError
+from topology.move_request import FreeGoal, GoalOutcome, MoveRequest
 from topology.plan import (
     API_VERSION,
     Bound,
@@ -157,6 +158,7 @@ def _read_plan(top: _Fields) -> Plan:
         groups=top.children("groups", _read_group),
         evictions=top.children("evictions", _read_eviction),
         moves=top.children("moves", _read_move),
+        goals=top.children("goals", _read_goal) if top.has("goals") else (),
         criteria=_read_criteria(top),
         bound=_read_bound(top.child("bound")),
         conditional=top.children("conditional", lambda f: (f.text("group"), f.text("reason"))),
@@ -176,8 +178,6 @@ def _read_comparison(fields: _Fields) -> Comparison:
 
 def _read_request(top: _Fields) -> Request:
     fields = top.child("request")
-    if fields.raw("move") is not None:
-        raise _error(fields.at("move"), "null", fields.raw("move"))
     return Request(
         command=top.one_of("command", _COMMANDS),
         groups=None if fields.raw("groups") is None else fields.texts("groups"),
@@ -195,6 +195,40 @@ def _read_request(top: _Fields) -> Request:
         assume_gangs=fields.flag("assumeGangs") if "assumeGangs" in top.raw("request") else True,
         resize=_read_resize_request(fields) if fields.has("resize") else None,
         policy=fields.one_of("policy", _POLICIES) if fields.has("policy") else "optimize",
+        move=None if fields.raw("move") is None else _read_move_request(fields.child("move")),
+    )
+
+
+def _read_move_request(fields: _Fields) -> MoveRequest:
+    def limit(key: str) -> int | None:
+        return None if fields.raw(key) is None else fields.whole(key)
+
+    def names(key: str) -> tuple[str, ...] | None:
+        return None if fields.raw(key) is None else fields.texts(key)
+
+    return MoveRequest(
+        mode=fields.one_of("mode", ("live", "restart")),
+        free=fields.children(
+            "free", lambda f: FreeGoal(f.text("key"), f.optional_text("value"), f.whole("count"))
+        ),
+        drain=fields.texts("drain"),
+        drain_unit=fields.one_of("drainUnit", ("group", "pod")),
+        movable=names("movable"),
+        movable_groups=names("movableGroups"),
+        keep=fields.texts("keep"),
+        max_moves=limit("maxMoves"),
+        max_disturbed=limit("maxDisturbed"),
+        max_parallel=limit("maxParallel"),
+        priority_ceiling=limit("priorityCeiling"),
+    )
+
+
+def _read_goal(fields: _Fields) -> GoalOutcome:
+    return GoalOutcome(
+        goal=fields.text("goal"),
+        wanted=fields.whole("wanted"),
+        reached=fields.whole("reached"),
+        reason=fields.optional_text("reason"),
     )
 
 

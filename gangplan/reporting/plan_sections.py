@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gangplan.reporting.fleet import Fleet
     from gangplan.reporting.markup import Element
     from gangplan.reporting.parts import Cell
-    from gangplan.reporting.source import Goal
+    from topology.move_request import GoalOutcome
     from topology.plan import GroupPlan, Plan
 
 __all__ = [
@@ -192,7 +192,7 @@ def show_evictions(plan: Plan, fleet: Fleet, changes: Changes, picture: Element)
     )
 
 
-def show_goals(goals: Sequence[Goal]) -> Element | None:
+def show_goals(goals: Sequence[GoalOutcome]) -> Element | None:
     """Return what a re-packing was for and what came of it."""
     if not goals:
         return None

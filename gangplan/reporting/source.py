@@ -15,8 +15,9 @@ from topology.plan_json import plan_from_dict
 if TYPE_CHECKING:
     from data.inspection_documents import InspectionDocument
     from topology.model import Snapshot
+    from topology.move_request import GoalOutcome
 
-__all__ = ["Goal", "Scenario", "Source", "read_source"]
+__all__ = ["Scenario", "Source", "read_source"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +35,6 @@ class Scenario:
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
-    """An entry of `goals`: what a re-packing was for, and what came of it."""
-
-    goal: str
-    wanted: int
-    reached: int
-    reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Source:
     """One answer and the fleet that it is about: a plan, an inspection, or scenarios."""
 
@@ -54,7 +45,7 @@ class Source:
     plan: Plan | None = None
     inspection: InspectionDocument | None = None
     scenarios: tuple[Scenario, ...] = ()
-    goals: tuple[Goal, ...] = ()
+    goals: tuple[GoalOutcome, ...] = ()
     is_replay: bool = False
     """Whether the plan itself replays kube-scheduler."""
     replay: Plan | None = None
@@ -97,20 +88,11 @@ def read_source(document: Mapping[str, Any], snapshot: Snapshot | None = None) -
         fleet,
         changes,
         plan=plan,
-        goals=tuple(map(_read_goal, document.get("goals") or ())),
+        goals=plan.goals,
         is_replay=document["request"].get("policy") == "replay",
         replay=replay,
         saved=saved,
     )
-
-
-def _read_goal(entry: Mapping[str, Any]) -> Goal:
-    try:
-        return Goal(
-            str(entry["goal"]), int(entry["wanted"]), int(entry["reached"]), entry.get("reason")
-        )
-    except (KeyError, TypeError, ValueError):
-        raise RequestError("plan: goals: an entry is not whole; print the plan anew") from None
 
 
 def _read_comparison(document: Mapping[str, Any]) -> tuple[Plan | None, Mapping[str, int]]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from optimizer.decode import UnitPlacement
     from optimizer.fleet_state import FleetState
+    from optimizer.interactions import ExclusiveRule
     from optimizer.objective import Level
     from optimizer.problem import TreeNode, Unit
     from optimizer.search.bins import Bin
@@ -73,13 +74,23 @@ class TreeRows:
         # (rule, domain) -> (variable, keyed) of every group that may stand there.
         self._presence: dict[tuple[int, int], list[tuple[int, bool]]] = defaultdict(list)
 
-    def add(self, u: int) -> None:
-        """Add one unit."""
-        unit = self.problem.units[u]
+    def add(
+        self, u: int, unit: Unit | None = None, within: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Add one unit.
+
+        Args:
+          u: Its index, under which its placement is read back.
+          unit: The unit where it is not that of the problem.
+          within: bool[N] nodes that it may use; None for all.
+        """
+        unit = unit or self.problem.units[u]
         entry = _TreeEntry(u, unit)
         entry.success = self.mip.add_variables(np.ones(len(unit.tree))).tolist()
         for t, task in enumerate(unit.tasks):
             fits = np.array([b.fits[task.pod_class] for b in self.bins], np.int64)
+            if within is not None:
+                fits *= np.array([within[b.nodes[0]] for b in self.bins], np.int64)
             usable = np.flatnonzero(fits > 0)
             variables = self.mip.add_variables(
                 np.minimum(fits[usable], task.count), integer=self.integer_pods
@@ -236,6 +247,10 @@ class TreeRows:
                 self.mip.add_row(np.r_[inside, stands], _minus_last(inside), low=0)
                 self._presence[rule.rule, d].append((stands, rule.is_keyed))
 
+    def stand(self, rule: ExclusiveRule, domain: int, variable: int) -> None:
+        """Let a group hold an exclusive domain where a variable is 1."""
+        self._presence[rule.rule, domain].append((variable, rule.is_keyed))
+
     def finish(self) -> None:
         """Add the rows that couple units: exclusive domains, conflicts, spread."""
         for variables in self._presence.values():
@@ -350,10 +365,23 @@ class TreeRows:
                 if standing.any() and not standing[d]:
                     self._forbid(np.array(inside, np.int64))
 
-    def add_objective(self, objective: NDArray[np.float64], level: Level) -> int:
-        """Write one level's worth of every variable; return a limit of what it can add up to."""
+    def add_objective(
+        self,
+        objective: NDArray[np.float64],
+        level: Level,
+        only: frozenset[int] | None = None,
+    ) -> int:
+        """Write one level's worth of every variable; return a limit of what it can add up to.
+
+        Args:
+          objective: f64[variables], written to.
+          level: What counts.
+          only: Indices of the units that count; None for all.
+        """
         span = 0
         for entry in self.entries:
+            if only is not None and entry.index not in only:
+                continue
             group, pod, gpu = level.weights(entry.unit.priority)
             for x in entry.counted.values():
                 objective[x] = group

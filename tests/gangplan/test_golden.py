@@ -32,6 +32,18 @@ GOLDEN = ROOT / "golden"
             id="preempt",
         ),
         pytest.param(
+            "repack-swap.txt",
+            "repack --group work/duo --moves live --movable other/a --movable other/b",
+            "repack-swap-temporary",
+            id="repack",
+        ),
+        pytest.param(
+            "repack-free.json",
+            "repack --free fabric.example.com/nvlink-domain:1 --max-parallel 1",
+            "repack-nvlink-two-moves",
+            id="repack --free, JSON",
+        ),
+        pytest.param(
             "preempt-compare.txt",
             "preempt --group work/wide --policy compare",
             "preempt-pdb-two-domains",

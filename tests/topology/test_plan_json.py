@@ -158,7 +158,7 @@ MISSING = object()
             ("evictions", 0), "x", "plan: evictions[0]: must be an object, not 'x'", id="no object"
         ),
         pytest.param(
-            ("request", "move"), {}, "plan: request.move: must be null, not {}", id="move"
+            ("request", "move"), 1, "plan: request.move: must be an object, not 1", id="move"
         ),
         pytest.param(
             ("request", "preempt"),

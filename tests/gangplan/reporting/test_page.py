@@ -237,7 +237,7 @@ def test_scenarios() -> None:
         pytest.param({"kind": "Inspection"}, "inspection: ", id="not an inspection"),
         pytest.param({"kind": "WhatIf"}, "scenarios: must be a list", id="no scenarios"),
         pytest.param({"kind": "WhatIf", "scenarios": [{}]}, "scenarios.0..name: is", id="scenario"),
-        pytest.param({"goals": [{"goal": "free"}]}, "goals: an entry is not whole", id="goal"),
+        pytest.param({"goals": [{"goal": "free"}]}, "goals.0..wanted: is missing", id="goal"),
         pytest.param(
             {"comparison": {"replay": {"kind": "Plan"}}}, "is missing", id="half a comparison"
         ),

@@ -1,0 +1,1 @@
+"""Re-packing: which running work to move where, and in which order."""
