@@ -26,6 +26,7 @@ __all__ = [
     "generate",
     "graph",
     "inspect",
+    "moves_table",
     "place",
     "placements_table",
     "preempt",
@@ -360,6 +361,22 @@ def placements_table(plan: Plan) -> pa.Table:
     columns = list(zip(*rows, strict=True)) if rows else [()] * 6
     arrays = [pa.array(column, pa.string()) for column in columns[:5]]
     return pa.table([*arrays, pa.array(columns[5], pa.int32())], [*names, "priority"])
+
+
+def moves_table(plan: Plan) -> pa.Table:
+    """Return one row for every move of a re-packing, in order.
+
+    Columns: step i32, wave i32, pod, source, target, mode (live or restart), group (null: none).
+    """
+    import pyarrow as pa
+
+    numbers = pa.int32()
+    schema = pa.schema(
+        [("step", numbers), ("wave", numbers)]
+        + [(name, pa.string()) for name in ("pod", "source", "target", "mode", "group")]
+    )
+    rows = [{name: getattr(move, name) for name in schema.names} for move in plan.moves]
+    return pa.Table.from_pylist(rows, schema)
 
 
 def to_pandas(plan: Plan) -> Any:

@@ -263,6 +263,9 @@ def _print(
     if emit is not None:
         write_answer(emit_plan(cluster, plan, emit).encode(), output)
         return
+    if form is None and output is not None and output.suffix == ".parquet":
+        write_answer(_write_parquet(plan), output)
+        return
     print_answer(
         form,
         output,
@@ -270,6 +273,18 @@ def _print(
         table=lambda wide: show_moves(cluster, plan, wide=wide),
         names=lambda: name_moves(plan),
     )
+
+
+def _write_parquet(plan: "Plan") -> bytes:
+    """Return the moves as a Parquet file, one row a move."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from gangplan.api import moves_table
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(moves_table(plan), sink)
+    return bytes(sink.getvalue())
 
 
 def _tell_goals(plan: "Plan", streams: "Streams") -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optimizer.verify_budgets import count_budget_excess
+from optimizer.verify_repack import count_freed
 from topology.model import NO_GROUP
 
 if TYPE_CHECKING:
@@ -17,8 +18,9 @@ __all__ = ["check_criteria"]
 def check_criteria(replay: Replay, plan: Plan) -> None:
     """Compare each stated criterion that follows from the lists alone.
 
-    `priority`, `domainsFreed` and `fragmentation` are not counted again. Victims are the pods that
-    preemption evicts; the highest priority of none is not compared.
+    `priority` and `fragmentation` are not counted again, nor is `domainsFreed` without a `--free`.
+    Victims are the pods that preemption evicts; the highest priority of none is not compared. A
+    re-packing loses the work of all that stops, whether it moves or is evicted.
     """
     counted = {
         "groupsPlaced": sum(entry.outcome == "placed" for entry in plan.groups),
@@ -29,6 +31,14 @@ def check_criteria(replay: Replay, plan: Plan) -> None:
         **_count_victims(replay, plan),
         **_count_moves(replay, plan),
     }
+    if plan.request.command == "repack":
+        stopped = {m.pod for m in plan.moves} | {e.pod for e in plan.evictions}
+        counted["gpuSecondsLost"] = sum(
+            replay.spec_of(p).gpus * _count_lost_seconds(replay, p)
+            for p in (replay.pod_index[ref] for ref in stopped & replay.pod_index.keys())
+        )
+        if plan.request.move is not None and plan.request.move.free:
+            counted["domainsFreed"] = count_freed(replay, plan.request.move)
     for name, wanted in sorted(counted.items()):
         if name in plan.criteria:
             replay.log.require(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from topology.move_request import FreeGoal, MoveRequest
     from topology.plan import Move, Plan
 
-__all__ = ["check_after", "check_batch", "check_goals", "check_request"]
+__all__ = ["check_after", "check_batch", "check_goals", "check_request", "count_freed"]
 
 _STAYS = PodFlag.DAEMON | PodFlag.STATIC | PodFlag.TERMINATING
 
@@ -158,7 +158,7 @@ def check_goals(replay: Replay, plan: Plan) -> None:
             "a node that is not drained",
             name,
         )
-    occupied = _find_occupied(replay)
+    occupied = _find_occupied(replay, replay.node, replay.holds)
     reached = {
         f"free {goal.text}": min(_count_empty(replay, goal, occupied), goal.count)
         for goal in move.free
@@ -177,21 +177,38 @@ def check_goals(replay: Replay, plan: Plan) -> None:
         replay.log.report("goal", name, "an entry in goals", "none")
 
 
-def _find_occupied(replay: Replay) -> set[str]:
+def count_freed(replay: Replay, move: MoveRequest) -> int:
+    """Count the domains of all `--free` goals that were not empty and are in the end."""
+    pods = replay.snapshot.pods
+    before = _find_occupied(replay, pods.node.tolist(), pods.holds_room.tolist())
+    after = _find_occupied(replay, replay.node, replay.holds)
+    return sum(
+        not before.isdisjoint(names) and after.isdisjoint(names)
+        for goal in move.free
+        for names in _find_domains(replay, goal)
+    )
+
+
+def _find_occupied(replay: Replay, places: Sequence[int], holds: Sequence[bool]) -> set[str]:
+    """Return the nodes of work that counts; by pod: its node, and whether it holds room there."""
     return {
         replay.snapshot.nodes[n].name
-        for p, n in enumerate(replay.node)
-        if n >= 0 and replay.holds[p] and not replay.flags[p] & _STAYS
+        for p, n in enumerate(places)
+        if n >= 0 and holds[p] and not replay.flags[p] & _STAYS
     }
 
 
 def _count_empty(replay: Replay, goal: FreeGoal, occupied: set[str]) -> int:
-    """Count the empty domains of a goal, by the path that groups name, else by the key alone."""
+    return sum(occupied.isdisjoint(names) for names in _find_domains(replay, goal))
+
+
+def _find_domains(replay: Replay, goal: FreeGoal) -> list[list[str]]:
+    """Return the nodes of each domain, by the path that groups name, else by the key alone."""
     paths = {path for group in replay.snapshot.groups for path in group.paths}
     path = {p[-1]: p for p in sorted(paths)}.get(goal.key, (goal.key,))
-    domains: defaultdict[tuple[str, ...], bool] = defaultdict(lambda: True)
+    domains: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
     for node in replay.snapshot.nodes:
         value = tuple(node.labels[key] for key in path if key in node.labels)
         if len(value) == len(path) and goal.value in (None, value[-1]):
-            domains[value] = domains[value] and node.name not in occupied
-    return sum(domains.values())
+            domains[value].append(node.name)
+    return list(domains.values())

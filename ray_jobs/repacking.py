@@ -72,7 +72,7 @@ def make_move_plan(
         placed,
         result.bound,
         describe_drain(snapshot, evicted),
-        cost=count_moves(result, placed),
+        cost=count_moves(result, placed, evicted),
         moves=describe_moves(result),
         goals=describe_outcomes(result, placed, evicted),
     )

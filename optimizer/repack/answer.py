@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.decode import seat_pods
 from optimizer.fragmentation import measure_fragmentation
-from optimizer.repack.evaluate import count_cost
+from optimizer.repack.evaluate import count_cost, count_lost_work
 from optimizer.repack.goals import describe_goals, find_occupied
 from topology.model import NO_GROUP, NO_NODE
 from topology.plan import Move
@@ -56,23 +56,32 @@ def _find_owner(snapshot: Snapshot, pod: int) -> str | None:
     return None if g == NO_GROUP else groups[g].ref
 
 
-def count_moves(result: RepackResult, placed: Mapping[int, int]) -> dict[str, int]:
+def count_moves(
+    result: RepackResult, placed: Mapping[int, int], evicted: Collection[int] = ()
+) -> dict[str, int]:
     """Count the criteria of moves.
+
+    `gpuSecondsLost` is of all pods that stop: those that move and those that a drain evicts.
 
     `domainsFreed` counts domains of `--free` that were not empty and are in the end; without such a
     goal, nodes and domains of every topology key whose GPUs come to be all free by the moves.
     """
     return {
         **count_cost(result.fleet, result.steps),
-        "domainsFreed": _count_freed(result, placed),
+        "gpuSecondsLost": count_lost_work(
+            result.fleet.snapshot, [*(step.pod for step in result.steps), *evicted]
+        ),
+        "domainsFreed": _count_freed(result, placed, evicted),
     }
 
 
-def _count_freed(result: RepackResult, placed: Mapping[int, int]) -> int:
+def _count_freed(result: RepackResult, placed: Mapping[int, int], evicted: Collection[int]) -> int:
     fleet = result.fleet
     if fleet.goals.frees:
         before = find_occupied(fleet.snapshot)
-        after = find_occupied(fleet.snapshot, {**fleet.where, **placed})
+        after = find_occupied(
+            fleet.snapshot, {**fleet.where, **dict.fromkeys(evicted, NO_NODE), **placed}
+        )
         return sum(
             int(before[nodes].any() and not after[nodes].any())
             for goal in fleet.goals.frees

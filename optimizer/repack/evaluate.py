@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optimizer.fragmentation import measure_fragmentation
+from optimizer.lost_work import count_lost_gpu_seconds
 from optimizer.objective import PLACE_CRITERIA, Level
 from optimizer.repack.goals import find_occupied
 from optimizer.search.score import score_placements
 from topology.model import NO_GROUP
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from optimizer.repack.fleet import MovableFleet
     from optimizer.repack.order import Step
     from optimizer.repack.steps import MoveLevel
+    from topology.model import Snapshot
 
-__all__ = ["count_cost", "evaluate_plan"]
+__all__ = ["count_cost", "count_lost_work", "evaluate_plan"]
 
 
 def evaluate_plan(
@@ -54,7 +56,7 @@ def evaluate_plan(
 
 
 def count_cost(fleet: MovableFleet, ordered: Sequence[Step]) -> dict[str, int]:
-    """Count the criteria of moves."""
+    """Count the criteria of moves that plans are compared by."""
     unit = fleet.movers.unit
     moved = [step.pod for step in ordered]
     alone = {p for p in moved if unit[p] == NO_GROUP}
@@ -65,3 +67,8 @@ def count_cost(fleet: MovableFleet, ordered: Sequence[Step]) -> dict[str, int]:
         "disturbedPods": len(alone)
         + sum(fleet.movers.members[g] for g in {unit[p] for p in moved} - {NO_GROUP}),
     }
+
+
+def count_lost_work(snapshot: Snapshot, pods: Iterable[int]) -> int:
+    """Count the GPU seconds that stopping these pods would lose, each counted once."""
+    return int(count_lost_gpu_seconds(snapshot)[sorted(set(pods))].sum())

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from optimizer.repack.evaluate import count_lost_work
 from optimizer.repack.movers import find_movers
 from topology.model import NO_GROUP
 from topology.plan import Bound
@@ -104,6 +105,9 @@ def keep_rest(
         "moves": len(moves),
         "movedGpus": sum(pods.specs[pods.spec[p]].gpus for p in moved),
         "disturbedPods": len(alone) + sum(movers.members[g] for g in units),
+        "gpuSecondsLost": count_lost_work(
+            snapshot, [*moved, *(index[e.pod] for e in plan.evictions if e.pod in index)]
+        ),
     }
     return replace(
         plan,

@@ -49,7 +49,7 @@ def build_move_steps(
     moves cost, and all costs come last, so that no plan moves what it need not.
 
     Raises:
-      RequestError: A cost is to be maximised, or nothing is asked that moves could be for.
+      RequestError: A cost is to be maximised, or is one that moves are not chosen by.
     """
     parsed = parse_objective(objective)
     for direction, criterion in parsed:
@@ -57,6 +57,11 @@ def build_move_steps(
             raise RequestError(
                 f"--objective: max:{criterion}: moves are only ever made few; write min:{criterion}"
             )
+    if ("min", "gpuSecondsLost") in parsed:
+        raise RequestError(
+            "--objective: min:gpuSecondsLost: is stated by a re-packing (-o json), but moves are "
+            "not chosen by it; write min:movedGpus"
+        )
     wanted = list(units)
     items = [":".join(item) for item in parsed]
     named = [criterion for _, criterion in parsed]

@@ -143,3 +143,32 @@ def test_units_on_the_way_at_once(most: int, want: list[str]) -> None:
         restart(3, "solo-0", "b0", "b1"),
     ]
     assert check(*moves, max_parallel=most) == want
+
+
+@pytest.mark.parametrize(
+    ("criteria", "want"),
+    [
+        pytest.param({"domainsFreed": 1}, [], id="the rack that comes free"),
+        pytest.param({"domainsFreed": 0}, ["criterion"], id="fewer than come free"),
+        pytest.param({"domainsFreed": 2}, ["criterion"], id="more than come free"),
+        pytest.param({"gpuSecondsLost": 0}, [], id="not started, nothing lost"),
+        pytest.param({"gpuSecondsLost": 1}, ["criterion"], id="more lost than was done"),
+    ],
+)
+def test_what_is_freed_and_lost_is_counted_again(criteria: dict[str, int], want: list[str]) -> None:
+    from dataclasses import replace
+
+    fleet = make_snapshot(
+        [make_node(f"{rack}{i}", rack=rack) for rack in "ab" for i in range(2)],
+        make_pods("solo", 1, on="b0"),
+        make_pods("other", 1, on="a0"),
+    )
+    request = MoveRequest(mode="live", free=(FreeGoal(RACK, None, 1),))
+    plan = make_plan(fleet, {}, moves=[move(1, "solo-0", "b0", "a1")], move=request)
+    plan = replace(
+        plan,
+        request=replace(plan.request, command="repack"),
+        goals=(GoalOutcome(f"free {RACK}:1", 1, 1),),
+        criteria=criteria,
+    )
+    assert broken_rules(verify_plan(fleet, plan)) == want
