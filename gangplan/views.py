@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gangplan.comparison_view import show_comparison
-from gangplan.inspection import find_owner, find_owners, is_schedulable
+from gangplan.inspection import is_schedulable
 from gangplan.tables import count, format_share, format_table, shorten
 from optimizer.fragmentation import count_free_gpus
 from topology.errors import RequestError
 from topology.levels import NO_DOMAIN, build_column, find_keys_in_use, find_paths
 from topology.model import HOSTNAME, NO_GROUP, is_gpu
+from topology.owners import find_owner, find_owners
 from topology.usage import count_usage
 
 if TYPE_CHECKING:
