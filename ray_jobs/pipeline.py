@@ -323,12 +323,23 @@ def _replay(
 
 
 def _compare(snapshot: Snapshot, request: Request, plan: Plan, say: Callable[[str], None]) -> Plan:
-    """Set what kube-scheduler itself would do beside a plan; the plan is never the worse one."""
+    """Set what kube-scheduler itself would do beside a plan; an unproven plan is never worse.
+
+    What beats a proven plan broke a rule of the search that the verifier cannot see: nobody goes
+    on behalf of a lower priority.
+    """
     asked = replace(request, policy="replay")
     problem = build_problem(snapshot, request)
     found = _replay(snapshot, asked, problem, say)
     replayed = finish_plan(snapshot, asked, found, say)
-    if score_plan(problem, request, replayed) > score_plan(problem, request, plan):
+    is_better = score_plan(problem, request, replayed) > score_plan(problem, request, plan)
+    if is_better and plan.bound.proof == "optimal" and _may_serve_lower(replayed):
+        said = (
+            "kube-scheduler would do better in the objective by evicting pods whose priority is "
+            "not below that of all groups that gain by it, which the search never plans"
+        )
+        plan = replace(plan, warnings=(*plan.warnings, said))
+    elif is_better:
         # The scheduler may evict what the search spares; only a plan of the search's rules will do.
         adopted = replace(replayed, request=request)
         verdict = verify_plan(snapshot, adopted)
@@ -336,6 +347,12 @@ def _compare(snapshot: Snapshot, request: Request, plan: Plan, say: Callable[[st
             said = "the search found nothing as good as kube-scheduler's own plan, which is kept"
             plan = replace(adopted, verification=verdict, warnings=(*plan.warnings, said))
     return replace(plan, comparison=Comparison(replayed, count_savings(plan, replayed)))
+
+
+def _may_serve_lower(plan: Plan) -> bool:
+    """Tell whether some victim is one that not all groups of a plan might evict for themselves."""
+    placed = [group.priority for group in plan.groups if group.outcome == "placed"]
+    return bool(plan.evictions) and plan.criteria["highestVictimPriority"] >= min(placed, default=0)
 
 
 def check_groups(snapshot: Snapshot, request: Request) -> None:
