@@ -352,7 +352,7 @@ def show_explanation(plan: Plan, *, wide: bool) -> str:
     rows: list[tuple[object, ...]] = []
     victims = Counter(e.preemptor for e in plan.evictions if e.preemptor)
     for group in _in_order(plan):
-        evicted = victims[group.group] or victims[group.composite]
+        evicted = victims[group.group] or victims[group.composite or ""]
         fits = "would evict" if evicted else "fits now"
         cause = group.cause.name if group.cause else fits
         message = _say_cause(group.cause) if group.cause else _fits_message(group, evicted)
