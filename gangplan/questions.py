@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gangplan.inspection import find_owners, find_states
+from gangplan.inspection import find_states
 from topology.errors import RequestError
 from topology.model import NO_GROUP, LabelSelector, Requirement
+from topology.owners import find_owners
 from topology.selectors import matches_selector
 
 if TYPE_CHECKING:

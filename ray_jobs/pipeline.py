@@ -16,6 +16,7 @@ from optimizer.answer import (
     find_conditions,
     find_idle,
 )
+from optimizer.broken_gangs import describe_broken_gangs
 from optimizer.devices.naming import name_devices
 from optimizer.drain import drain_nodes, owner_ref
 from optimizer.lost_work import describe_unstarted
@@ -139,6 +140,7 @@ def finish_plan(
             *_warn_of_reclaim(request),
             *found.warnings,
             *notes,
+            *_warn_of_broken_gangs(snapshot, found.after, found.placed, found.evictions),
             *_warn_about_costs(snapshot, request),
         ),
         errors=snapshot.errors,
@@ -158,6 +160,7 @@ def _plan_resize(snapshot: Snapshot, request: Request, say: Callable[[str], None
         warnings=(
             *snapshot.warnings,
             *found.warnings,
+            *_warn_of_broken_gangs(snapshot, found.after, {}, found.evictions),
             *_warn_about_costs(snapshot, request),
         ),
         errors=snapshot.errors,
@@ -233,6 +236,18 @@ def _warn_of_reclaim(request: Request) -> list[str]:
         f"--dra-reclaim {request.dra_reclaim}: claims of what would be evicted count as released; "
         "kube-scheduler 1.37 does not do this, so it would not preempt for their devices"
     ]
+
+
+def _warn_of_broken_gangs(
+    snapshot: Snapshot,
+    after: Snapshot,
+    placed: Mapping[int, int],
+    evictions: Sequence[Eviction],
+) -> list[str]:
+    if not evictions:
+        return []
+    line = describe_broken_gangs(snapshot, after, placed)
+    return [] if line is None else [line]
 
 
 def _warn_about_costs(snapshot: Snapshot, request: Request) -> list[str]:
