@@ -16,7 +16,7 @@ from optimizer.decode import Fill, seat_pods
 from optimizer.fleet_state import FleetState
 from optimizer.objective import Placed, build_levels
 from optimizer.problem import build_problem
-from optimizer.search.bound import bound_by_supply
+from optimizer.search.bound import PlacementBound
 from optimizer.search.parts import cut_problem, is_large, strip_problem, take_part
 from optimizer.search.place import PlaceResult, find_active, place_greedily, search_placement
 from optimizer.search.score import score_placements
@@ -141,7 +141,7 @@ def _place_on_whole(
 
 
 def _bound_whole(problem: Problem, request: Request, placed: Mapping[int, int]) -> Bound:
-    """Compare with what the free GPUs of the whole fleet could hold at most."""
+    """Compare with what no plan of the whole fleet can exceed: bounds of parts do not add up."""
     state = FleetState(problem)
     active = find_active(state)
     units = problem.units
@@ -154,7 +154,7 @@ def _bound_whole(problem: Problem, request: Request, placed: Mapping[int, int]) 
     )
     placements = {u: fills for u in active if (fills := _gather(units[u], placed))}
     score = score_placements(problem, placements, levels)
-    bounds = bound_by_supply(state, active, levels)
+    bounds = PlacementBound(state, active, levels).relax()
     return describe_bound(PlaceResult(placements, levels, score, bounds))
 
 

@@ -276,7 +276,7 @@ def _search_again(
     return found._replace(
         evictions=(*drained.evictions, *found.evictions),
         cost={**found.cost, **count_drained(snapshot, drained, found.evictions)},
-        warnings=drained.warnings,
+        warnings=(*drained.warnings, *found.warnings),
     )
 
 

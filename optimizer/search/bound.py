@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from optimizer.objective import Level
     from optimizer.search.bins import Bin
 
-__all__ = ["PlacementBound", "bound_by_supply"]
+__all__ = ["PlacementBound"]
 
 MAX_VARIABLES: Final = 60_000
 """Choices beyond which only supply and demand are compared."""
@@ -66,7 +66,7 @@ class PlacementBound:
         if not self._units:
             return (0,) * len(self._levels)
         if self._model is None:
-            return bound_by_supply(self._state, self._units, self._levels)
+            return _bound_by_supply(self._state, self._units, self._levels)
         return self._round(self._model.bound())
 
     def keep_whole(self, node_limit: int) -> tuple[int | None, ...]:
@@ -94,19 +94,10 @@ def _count_choices(state: FleetState, units: Sequence[int], bins: Sequence[Bin])
     return sum(in_bins[s] for s in lists.values())
 
 
-def bound_by_supply(
+def _bound_by_supply(
     state: FleetState, units: Sequence[int], levels: Sequence[Level]
 ) -> tuple[int | None, ...]:
-    """Bound by what is asked for and by the GPUs that are free, whatever the arrangement.
-
-    Args:
-      state: Room before anything is placed.
-      units: Units that may be placed.
-      levels: Compared in order.
-
-    Returns:
-      An integer for each level, which holds for every plan.
-    """
+    """Bound by what is asked for and by the GPUs that are free, whatever the arrangement."""
     problem = state.problem
     free = int(np.maximum(state.node_gpus, 0).sum())
     found: list[int | None] = []
