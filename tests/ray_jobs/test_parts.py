@@ -1,4 +1,4 @@
-"""Fleets cut into parts on purpose: valid plans, the same for any workers, nothing lost silently."""
+"""Fleets cut into parts on purpose: plans are valid, told, the same for any workers."""
 
 from __future__ import annotations
 
