@@ -1,6 +1,6 @@
-"""The whole command on 100,000 nodes: a generated fleet, read from Parquet, placed in parts.
+"""The whole command on 110,000 nodes and a million pods, read from Parquet, placed in parts.
 
-Run: python -m bench.large [--nodes 100000] [--workers 0,2]
+Run: python -m bench.large [--nodes 110000] [--workers 0,2]
 Times `gangplan place FOLDER` as a user would start it, with the memory of that process (workers
 have their own), and holds the answers of all numbers of workers against one another.
 """
@@ -27,7 +27,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--nodes", type=int, default=100_000)
+    parser.add_argument("--nodes", type=int, default=110_000)
     parser.add_argument("--workers", default="0,2")
     args = parser.parse_args()
     rows: list[list[object]] = []

@@ -17,7 +17,6 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from optimizer.decode import place_unit
 from optimizer.devices.cuts import find_unserved
 from optimizer.fleet_state import FleetState, count_fits
 from optimizer.interactions import Interactions, Signature
@@ -86,9 +85,10 @@ def is_large(problem: Problem) -> bool:
 def cut_problem(problem: Problem) -> Cut:
     """Cut the nodes, and deal the units by placing one after another in the scheduler's own order.
 
-    A unit bound to no domain goes to the part with the largest share of its GPUs left; where it
-    fits into none, and nothing but a part keeps it from fitting, it is placed across parts and
-    held. What is not placed is dealt to a part that could have held it, to be tried there again.
+    What comes to lie in one part is dealt to it with its placement, what lies across parts is held
+    where it is. What finds no place is dealt to the part with the largest share of its GPUs not
+    asked for that has the room without the plan, to be tried there again. So a plan that improves
+    every part is never worse than placing greedily on the whole fleet.
 
     Args:
       problem: Of any size; not changed.
@@ -104,8 +104,6 @@ def cut_problem(problem: Problem) -> Cut:
     for u in find_active(dealer.state):
         unit = problem.units[u]
         is_plain = _is_plain(problem, unit) and not divided & _columns_of(unit)
-        if is_plain and dealer.place(u):
-            continue
         placement = place_beside(dealer.state, u, dealer.placements | held)
         if placement is not None and is_plain and dealer.keep(u, placement):
             continue
@@ -216,32 +214,12 @@ class _Dealer:
         self._nodes = [np.flatnonzero(part_of == p) for p in range(parts)]
         self._is_open = np.ones(len(part_of), bool)
         self._is_open[list(problem.reservations)] = False
-        self._open = [nodes[self._is_open[nodes]] for nodes in self._nodes]
         self._gpus = np.maximum(np.bincount(part_of, problem.node_gpus, parts), 1)
         self._sizes = np.maximum(np.bincount(part_of, minlength=parts), 1)
         self._asked = np.zeros(parts)
         self._pods = np.zeros(parts)
         self._units: list[list[int]] = [[] for _ in range(parts)]
         self._rooms: dict[tuple[int, int, int], Indices] = {}
-
-    def place(self, u: int) -> bool:
-        """Place a unit that is bound to no domain inside the part that has most left."""
-        unit = self._problem.units[u]
-        if unit.root.required:
-            return False
-        room = np.zeros(self._parts, np.int64)
-        for task in unit.tasks:
-            fits = np.where(self._is_open, self.state.fits(task.pod_class), 0)
-            room += np.minimum(np.bincount(self._part_of, fits, self._parts), task.count).astype(
-                np.int64
-            )
-        for part in np.argsort(-self._find_left(unit), kind="stable").tolist():
-            if room[part] < unit.count_needed():
-                continue
-            placement = place_unit(self.state, unit, self._open[part])
-            if placement is not None:
-                return self.keep(u, placement)
-        return False
 
     def keep(self, u: int, placement: UnitPlacement) -> bool:
         """Give a placed unit to the part that all its nodes are in, if they are in one."""
