@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING
 import pytest
 from builders import RACK, make_group, make_node, make_pods, make_snapshot, make_spec
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tiny_fleets import Rows, tiny_fleets
 
+from optimizer.answer import assign_pods
+from optimizer.problem import build_problem
+from optimizer.search.place import place_greedily
 from ray_jobs.pipeline import make_plan
 from topology.model import AffinityTerm, LabelSelector, Requirement
 from topology.plan import Request
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from topology.model import Snapshot
     from topology.plan import Plan
 
@@ -104,23 +110,65 @@ def test_groups_that_other_pods_repel_are_placed_on_the_whole(
     assert {pod.node for entry in plan.groups for pod in entry.pods} == {"n0", "n1", "n2", "n3"}
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(rows=tiny_fleets())
-def test_plans_of_cut_fleets_hold_and_stay_below_the_bound(
-    rows: Rows, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("nominated", "want_node"),
+    [
+        pytest.param("n00", "n01", id="its node is left free"),
+        pytest.param("", "n00", id="none: the first node"),
+    ],
+)
+def test_room_is_left_to_a_nominated_pod_that_is_not_asked_for(
+    nominated: str, want_node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [make_node(f"n{r}{i}", rack=f"r{r}") for r in range(2) for i in range(2)]
+    spec = make_spec(gpus=8)
+    urgent = make_pods("p0", 1, group="ml/g0", spec=spec, nominated=nominated, priority=9)
+    pods = [urgent, make_pods("p1", 1, group="ml/g1", spec=spec)]
+    groups = [make_group("ml/g0", 1, priority=9), make_group("ml/g1", 1)]
+    cut(monkeypatch, 2)
+    plan = make_plan(make_snapshot(nodes, *pods, groups=groups), Request(groups=("ml/g1",)))
+    assert plan.verification is not None
+    assert plan.verification.violations == ()
+    assert [pod.node for entry in plan.groups for pod in entry.pods] == [want_node]
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=tiny_fleets(), nodes=st.integers(1, 2))
+def test_cut_fleets_are_no_worse_than_greedy_and_no_better_than_the_best(
+    rows: Rows, nodes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     snapshot = rows.build()
     whole = make_plan(snapshot, Request())
     with monkeypatch.context() as patch:
-        cut(patch, 1)
+        cut(patch, nodes)
         plan = make_plan(snapshot, Request())
     assert plan.verification is not None
     assert plan.verification.violations == ()
     assert outcomes(plan).keys() == outcomes(whole).keys()
+    problem = build_problem(snapshot, Request())
+    greedy = assign_pods(problem, place_greedily(problem, Request()))
+    value = value_of(snapshot, {snapshot.pods.refs.index(p) for p in placed_by(plan)})
+    assert value >= value_of(snapshot, greedy)
     if whole.bound.proof == "optimal":
-        assert plan.criteria["weightedGpus"] <= whole.criteria["weightedGpus"] or (
-            plan.criteria["gpusPlaced"] <= whole.criteria["gpusPlaced"]
-        )
+        best = {snapshot.pods.refs.index(p) for p in placed_by(whole)}
+        assert value <= value_of(snapshot, best)
+
+
+def placed_by(plan: Plan) -> set[str]:
+    return {pod.pod for entry in plan.groups for pod in entry.pods}
+
+
+def value_of(snapshot: Snapshot, placed: Iterable[int]) -> list[tuple[int, int]]:
+    """GPUs placed at each priority, most urgent first: what `max:priority` compares."""
+    pods = snapshot.pods
+    gpus = dict.fromkeys(
+        {group.priority for group in snapshot.groups} | set(pods.priority.tolist()), 0
+    )
+    for p in placed:
+        g = int(pods.group[p])
+        priority = int(pods.priority[p]) if g < 0 else snapshot.groups[g].priority
+        gpus[priority] += pods.specs[pods.spec[p]].gpus
+    return sorted(gpus.items(), reverse=True)
 
 
 @pytest.mark.ray
