@@ -156,7 +156,8 @@ def _say_freed(freed: int, moved: int) -> str:
 
 
 def _is_twice(mine: tuple[int, int], other: tuple[int, int]) -> bool:
-    return mine[0] * max(other[1], 1) >= 2 * other[0] * max(mine[1], 1) and mine[0] >= other[0]
+    is_twice = mine[0] * max(other[1], 1) >= 2 * other[0] * max(mine[1], 1)
+    return mine[0] > 0 and mine[0] >= other[0] and is_twice
 
 
 def _is_no_worse(mine: tuple[int, int], other: tuple[int, int]) -> bool:

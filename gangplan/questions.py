@@ -168,12 +168,14 @@ def check_policy(command: str, *, policy: str, pdb: str | None) -> None:
 
 
 def check_workers(workers: str | None, *, policy: str, evicts: bool) -> None:
-    """Refuse workers where nothing can be shared out.
+    """Refuse workers where nothing can be shared out, and a number that is none.
 
     Raises:
       RequestError: Evictions are asked for, or kube-scheduler's own steps, one after another.
     """
-    if workers is None:
+    from ray_jobs.fan_out import parse_workers
+
+    if parse_workers(workers) is None:
         return
     if evicts:
         raise RequestError(

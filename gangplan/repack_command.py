@@ -1,10 +1,11 @@
 """The command `repack`: options in, a migration plan out."""
 
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from gangplan.answers import open_streams, print_answer, read_input, tell_plan
+from gangplan.exit_status import ANSWERED, FAILED, NOT_REACHED
 from gangplan.options import (
     AllNamespaces,
     AssumeGangs,
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from topology.plan import Plan
 
 __all__ = ["repack"]
-
-_FAILED: Final = 1
-_NOT_REACHED: Final = 3
 
 Groups = Annotated[
     list[str] | None,
@@ -244,11 +242,11 @@ def repack(
     _tell_goals(plan, streams)
     _print(cluster, plan, form, output, emit)
     if plan.verification is None or not plan.verification.is_valid:
-        return _FAILED
+        return FAILED
     is_reached = all(goal.reached >= goal.wanted for goal in plan.goals) and all(
         entry.outcome == "placed" for entry in plan.groups
     )
-    return _NOT_REACHED if exit_status and not is_reached else 0
+    return NOT_REACHED if exit_status and not is_reached else ANSWERED
 
 
 def _print(

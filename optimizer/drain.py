@@ -15,6 +15,7 @@ from optimizer.victims import count_budgets
 from topology.disruption import complete_units, release_pods
 from topology.errors import RequestError
 from topology.model import NO_GROUP, PodFlag
+from topology.move_request import GoalOutcome, MoveRequest
 from topology.plan import Eviction
 
 if TYPE_CHECKING:
@@ -37,10 +38,12 @@ class Drained(NamedTuple):
     groups: tuple[str, ...]
     """References of the groups and single pods that lost some."""
     warnings: tuple[str, ...]
+    goals: tuple[GoalOutcome, ...] = ()
+    """Each node would be empty but for what a drain leaves."""
 
 
 def drain_nodes(snapshot: Snapshot, request: Request) -> Drained:
-    """Take away what runs on the nodes of `request.drain`.
+    """Take away what runs on the nodes of `request.move.drain`.
 
     Args:
       snapshot: The fleet; the nodes are cordoned in it.
@@ -50,14 +53,15 @@ def drain_nodes(snapshot: Snapshot, request: Request) -> Drained:
       RequestError: A node that is not in the snapshot.
     """
     index = {node.name: n for n, node in enumerate(snapshot.nodes)}
-    unknown = next((name for name in request.drain if name not in index), None)
+    move = request.move or MoveRequest()
+    unknown = next((name for name in move.drain if name not in index), None)
     if unknown is not None:
         raise RequestError(f"--drain {unknown}: no such node in the snapshot")
     pods = snapshot.pods
     stays = (pods.flags & (PodFlag.DAEMON | PodFlag.STATIC)) != 0
-    nodes = np.array([index[name] for name in request.drain], np.int32)
+    nodes = np.array([index[name] for name in move.drain], np.int32)
     rows = np.flatnonzero(pods.is_running_member & ~stays & np.isin(pods.node, nodes))
-    if request.drain_unit == "group":
+    if move.drain_unit == "group":
         rows = complete_units(snapshot, rows)
         rows = rows[~stays[rows] & (pods.node[rows] >= 0)]
     owners = {p: owner_ref(snapshot, p) for p in rows.tolist()}
@@ -74,6 +78,7 @@ def drain_nodes(snapshot: Snapshot, request: Request) -> Drained:
         ),
         tuple(sorted(set(owners.values()))),
         _warn_about_budgets(snapshot, rows),
+        tuple(GoalOutcome(f"drain {name}", 1, 1) for name in move.drain),
     )
 
 

@@ -270,7 +270,7 @@ def _check_drained_units(replay: Replay, plan: Plan) -> None:
     Members that the plan moves elsewhere are away too.
     """
     request = plan.request
-    if (request.drain_unit if request.move is None else request.move.drain_unit) != "group":
+    if request.move is not None and request.move.drain_unit != "group":
         return
     moved = {replay.pod_index.get(move.pod, NO_NODE) for move in plan.moves}
     units = {replay.find_disruption_unit(p) for p in replay.drained} - {NO_GROUP}

@@ -85,7 +85,7 @@ def make_plan(
     if request.resize is not None:
         return _plan_resize(snapshot, request, say)
     check_groups(snapshot, request)
-    if request.drain or ran:
+    if (request.move is not None and request.move.drain) or ran:
         found = _search_again(snapshot, request, ran, say)
     else:
         found = _search(snapshot, request, say, workers=workers)
@@ -277,6 +277,7 @@ def _search_again(
         evictions=(*drained.evictions, *found.evictions),
         cost={**found.cost, **count_drained(snapshot, drained, found.evictions)},
         warnings=(*drained.warnings, *found.warnings),
+        goals=drained.goals,
     )
 
 

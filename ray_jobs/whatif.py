@@ -21,6 +21,7 @@ from optimizer.answer import assign_pods
 from optimizer.drain import drain_nodes, owner_ref
 from optimizer.fragmentation import find_largest_gangs
 from optimizer.problem import build_problem
+from optimizer.repack.steps import REPACK_OBJECTIVE
 from optimizer.search.mend import MENDED_FROM, Variant, mend_placements
 from ray_jobs.fan_out import map_ordered
 from ray_jobs.pipeline import (
@@ -32,8 +33,10 @@ from ray_jobs.pipeline import (
     make_plan,
     prove_nothing,
 )
+from ray_jobs.repacking import make_move_plan
 from topology.errors import RequestError
 from topology.model import is_gpu
+from topology.move_request import MoveRequest
 from topology.plan_json import plan_from_dict
 from topology.settle import settle_plan
 
@@ -266,7 +269,10 @@ def _happen(shared: _Shared, scenario: Scenario) -> _Asked | str:
 
 
 def _make_plan(asked: _Asked) -> Plan:
-    return make_plan(asked.changed.snapshot, asked.request, ran=asked.changed.lost)
+    snapshot, request = asked.changed.snapshot, asked.request
+    if request.command == "repack":
+        return make_move_plan(snapshot, request)
+    return make_plan(snapshot, request, ran=asked.changed.lost)
 
 
 def _is_mended(shared: _Shared, asked: _Asked) -> bool:
@@ -309,6 +315,7 @@ def _mend(shared: _Shared, asked: Sequence[_Asked]) -> Iterator[Plan]:
             drained.evictions,
             count_drained(entry.changed.snapshot, drained),
             drained.warnings,
+            goals=drained.goals,
         )
         yield finish_plan(
             entry.changed.snapshot, request, found, lambda _: None, for_sums=not shared.plans
@@ -317,9 +324,15 @@ def _mend(shared: _Shared, asked: Sequence[_Asked]) -> Iterator[Plan]:
 
 def _ask(changed: Changed, scenario: Scenario, request: Request) -> Request:
     run = scenario.run
-    edits: dict[str, Any] = {**changed.rules, "drain": changed.drain}
+    edits: dict[str, Any] = dict(changed.rules)
+    unit = edits.pop("drain_unit", "group")
+    command = run.command or request.command
     if run.command is not None:
-        edits |= {"command": run.command, "preempt": run.command == "preempt" or request.preempt}
+        edits |= {"command": command, "preempt": command == "preempt" or request.preempt}
+    if command == "repack":
+        edits |= {"preempt": False, "objective": REPACK_OBJECTIVE}
+    if changed.drain or command == "repack":
+        edits["move"] = MoveRequest(drain=changed.drain, drain_unit=unit)
     if run.objective is not None:
         edits["objective"] = tuple(run.objective)
     groups = request.groups if run.groups is None else tuple(sorted(run.groups))

@@ -86,20 +86,16 @@ class Request:
     """Hold groups whose atomicity the importer inferred to it."""
     pdb: Literal["soft", "hard"] = "soft"
     """hard: evictions never exceed what a disruption budget allows."""
+    policy: Literal["optimize", "replay", "compare"] = "optimize"
+    """optimize: search; replay: do as kube-scheduler of the release would; compare: both."""
     move: MoveRequest | None = None
-    """What may be moved and why; None: nothing is."""
+    """What may be moved and why, and what is drained; None: nothing is."""
     dra_reclaim: Literal["none", "node-local", "all"] = "none"
     """Which claims of victims count as released: none is what kube-scheduler does; node-local
     those reserved by victims alone, for pods, all of whose devices are of one node; all: whatever
     victims alone use, claims of a PodGroup among it."""
     resize: ResizeRequest | None = None
     """Plan for this running pod instead of for groups."""
-    drain: tuple[str, ...] = ()
-    """Nodes whose pods have to leave."""
-    drain_unit: Literal["group", "pod"] = "group"
-    """group: an `all` group leaves a drained node as a whole."""
-    policy: Literal["optimize", "replay", "compare"] = "optimize"
-    """optimize: search; replay: do as kube-scheduler of the release would; compare: both."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the `request` object of the contract."""

@@ -18,7 +18,12 @@ from optimizer.repack.apply import adopt
 from optimizer.repack.defragment import Defragmentation
 from optimizer.repack.model import PieceModel
 from optimizer.repack.pieces import make_piece
-from optimizer.repack.receivers import add_receivers, find_whole_nodes, rank_domains
+from optimizer.repack.receivers import (
+    add_receivers,
+    count_movable,
+    find_whole_nodes,
+    rank_domains,
+)
 from optimizer.repack.relocate import Residents, empty_nodes
 from optimizer.repack.selection import select_domains
 from optimizer.repack.steps import MOVE_CRITERIA, MoveLevel
@@ -59,8 +64,12 @@ class Pieces:
         fleet: MovableFleet,
         steps: Sequence[Level | MoveLevel],
         say: Callable[[str], None],
+        *,
+        emptiest_first: bool = False,
     ) -> None:
         self.fleet = fleet
+        self.emptiest_first = emptiest_first
+        """Empty domains in the order of what stands there, not those a relaxation selects."""
         self.steps = steps
         self.say = say
         self.open = np.ones(len(fleet.problem.free), bool)
@@ -79,8 +88,11 @@ class Pieces:
         """Serve every goal in turn; the plan so far is always feasible."""
         self._drain()
         self._place_groups()
-        for g, goal in enumerate(self.fleet.goals.frees):
-            self._free(g, goal)
+        for goal in self.fleet.goals.frees:
+            if self.emptiest_first:
+                self._free_emptiest(goal)
+            else:
+                self._free(goal)
         if not self.fleet.pending and self.fleet.goals.is_none:
             Defragmentation(self.fleet, self.residents, self.say).run()
 
@@ -171,7 +183,20 @@ class Pieces:
         if best is not None:
             self._adopt(*best)
 
-    def _free(self, g: int, goal: DomainGoal) -> None:
+    def _free_emptiest(self, goal: DomainGoal) -> None:
+        """Empty the domains with the fewest GPUs in use, one after another, greedily."""
+        used = count_movable(self.fleet)
+        order = sorted(goal.candidates, key=lambda d: (int(used[goal.domains[d]].sum()), d))
+        done: set[int] = set()
+        for d in order:
+            self._count_done(goal, done)
+            if len(done) >= goal.wanted:
+                return
+            nodes = goal.domains[d]
+            if d not in done and not self._is_used(nodes):
+                empty_nodes(self.fleet, self.residents, nodes, self.open)
+
+    def _free(self, goal: DomainGoal) -> None:
         """Empty the cheapest domains that can be; those that cannot give way to others."""
         banned: set[int] = set()
         done: set[int] = set()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Indices = NDArray[np.int64]
 
-__all__ = ["add_receivers", "find_whole_nodes", "rank_domains"]
+__all__ = ["add_receivers", "count_movable", "find_whole_nodes", "rank_domains"]
 
 SPARE: Final = 2
 """How many times the room that is needed a piece offers."""
@@ -44,7 +44,7 @@ def rank_domains(
             inside = nodes[codes[nodes] >= 0]
             order = inside[np.argsort(codes[inside], kind="stable")]
             groups = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
-    lifted = _count_movable(fleet)
+    lifted = count_movable(fleet)
     sizes = fleet.problem.class_gpus
     hardest = max(unit.tasks, key=lambda t: (int(sizes[t.pod_class]), t.count)).pod_class
     step = max(int(sizes[hardest]), 1)
@@ -75,15 +75,13 @@ def find_whole_nodes(fleet: MovableFleet, u: int) -> int | None:
     """Return how many nodes a unit needs whole, None where its pods share nodes."""
     unit, sizes = fleet.problem.units[u], fleet.problem.class_gpus
     largest = int(fleet.state.node_gpus.max(initial=0))
-    largest = max(
-        largest, int((np.maximum(fleet.state.node_gpus, 0) + _count_movable(fleet)).max())
-    )
+    largest = max(largest, int((np.maximum(fleet.state.node_gpus, 0) + count_movable(fleet)).max()))
     if len(unit.tree) > 1 or any(int(sizes[t.pod_class]) * 2 <= largest for t in unit.tasks):
         return None
     return unit.num_pods
 
 
-def _count_movable(fleet: MovableFleet) -> Indices:
+def count_movable(fleet: MovableFleet) -> Indices:
     """Return i64[N]: GPUs of movers on each node, as the plan so far has it."""
     gpus = np.zeros(len(fleet.problem.free), np.int64)
     specs = fleet.snapshot.pods.spec

@@ -115,7 +115,10 @@ def _search(snapshot: Snapshot, request: Request, say: Callable[[str], None]) ->
     if whole is not None and whole.is_final:
         return RepackResult(whole.fleet, whole.steps, _state_gap(whole, steps))
     pieces = pieces or _solve_pieces(snapshot, request, steps, say)
-    found = [f for f in (whole, pieces, idle) if f is not None]
+    greedy = None
+    if fleet.goals.frees and count_variables(fleet) > SMALL_VARIABLES:
+        greedy = _solve_pieces(snapshot, request, steps, say, emptiest_first=True)
+    found = [f for f in (whole, pieces, greedy, idle) if f is not None]
     best = max(found, key=lambda f: f.score)
     bounds = tuple(
         min((f.bounds[level] for f in found if level < len(f.bounds)), default=np.inf)
@@ -131,12 +134,14 @@ def _solve_pieces(
     request: Request,
     steps: Sequence[Level | MoveLevel],
     say: Callable[[str], None],
+    *,
+    emptiest_first: bool = False,
 ) -> _Found | None:
     """Serve the goals in pieces; pods for which no order is found are held where they are."""
     held: set[int] = set()
     for _ in range(MAX_RETRIES):
         fleet = build_fleet(snapshot, request, fixed=held)
-        pieces = Pieces(fleet, steps, say)
+        pieces = Pieces(fleet, steps, say, emptiest_first=emptiest_first)
         pieces.run()
         say("bringing the moves into an order")
         ordered = order_moves(fleet)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from asking import ask, cause_of, pods_of, why_not
 from builders import RACK
 from kube import GPU, composite, container, gang, node, pod, thing
 from preempting import DEFAULT, crowd, preempt, rack, running, victims, wanted
+
+from topology.move_request import MoveRequest
 
 Obj = dict[str, Any]
 APP = {"matchLabels": {"app": "x"}}
@@ -497,15 +499,16 @@ def test_unit_goes_for_the_highest_on_its_nodes() -> None:
         pytest.param("group", [f"v{i}" for i in range(8)], id="the group as a whole"),
     ],
 )
-def test_drain_of_a_node_with_one_of_eight(unit: str, want_gone: list[str]) -> None:
+def test_drain_of_a_node_with_one_of_eight(
+    unit: Literal["group", "pod"], want_gone: list[str]
+) -> None:
     """52: one pod of an ALL group of eight is on the drained node, and finds no room elsewhere."""
     plan = ask(
         node("n0", spec={"unschedulable": True}),
         *(node(f"n{i}") for i in range(1, 8)),
         gang("v", 8, **ALL),
         *(running(f"v{i}", f"n{i}", gpus=8, group="v") for i in range(8)),
-        drain=("n0",),
-        drain_unit=unit,
+        move=MoveRequest(drain=("n0",), drain_unit=unit),
     )
     assert victims(plan) == want_gone
     assert {eviction.reason for eviction in plan.evictions} == {"drain"}

@@ -11,6 +11,7 @@ from plan_builders import broken_rules, make_plan
 
 from optimizer.verify import verify_plan
 from topology.model import PODS, Budget, LabelSelector, Phase, PodFlag, Requirement
+from topology.move_request import MoveRequest
 from topology.plan import Eviction, Move
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def test_drain_may_take_one_pod_of_an_all_group() -> None:
         make_pods("x", 2, spec=FOUR, on=["n", "m"], group="ml/x"),
         groups=[make_group("ml/x", 2, disruption="all", evictable=False)],
     )
-    plan = make_plan(snapshot, {}, drained=["ml/x-0"], drain_unit="pod")
+    plan = make_plan(snapshot, {}, drained=["ml/x-0"], move=MoveRequest(drain_unit="pod"))
     assert verify_plan(snapshot, plan).violations == ()
 
 
@@ -526,7 +527,9 @@ def test_drained_units(drained: list[str], moves: list[Move], unit: str, want: l
         groups=[make_group("ml/x", 1, disruption="all"), make_group("ml/y", 1)],
     )
     names = [f"ml/{name}" for name in drained]
-    plan = make_plan(snapshot, {}, drained=names, moves=moves, drain_unit=unit)
+    mode = moves[0].mode if moves else "restart"
+    request = MoveRequest(mode, drain_unit=unit)
+    plan = make_plan(snapshot, {}, drained=names, moves=moves, move=request)
     assert broken_rules(verify_plan(snapshot, plan)) == want
 
 

@@ -205,3 +205,14 @@ class TestResults:
         manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "schemaVersion": 99}))
         with pytest.raises(RequestError, match="newer gangplan"):
             answer(results=str(tmp_path / "out"))
+
+
+def test_a_scenario_may_be_repacked() -> None:
+    run = {"command": "repack"}
+    found = answer([{"name": "x", "drain": ["n0"], "run": run}], make_fleet()).answers[0]
+    assert found.plan is not None
+    assert found.is_valid
+    assert [goal.to_dict() for goal in found.plan.goals] == [
+        {"goal": "drain n0", "wanted": 1, "reached": 1, "reason": None}
+    ]
+    assert found.row["moves"] == 2
