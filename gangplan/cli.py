@@ -43,6 +43,7 @@ from gangplan.options import (
     Selector,
     Snapshots,
     Strict,
+    Workers,
 )
 from gangplan.repack_command import repack
 from gangplan.report_command import report
