@@ -98,13 +98,16 @@ def cut_problem(problem: Problem) -> Cut:
     """
     part_of, divided = _cut_nodes(problem, _find_bound_columns(problem))
     dealer = _Dealer(problem, part_of)
+    standing: dict[int, UnitPlacement] = {}
     held: dict[int, UnitPlacement] = {}
     kept: list[int] = []
     roomless: list[int] = []
     for u in find_active(dealer.state):
         unit = problem.units[u]
         is_plain = _is_plain(problem, unit) and not divided & _columns_of(unit)
-        placement = place_beside(dealer.state, u, dealer.placements | held)
+        placement = place_beside(dealer.state, u, standing)
+        if placement is not None:
+            standing[u] = placement
         if placement is not None and is_plain and dealer.keep(u, placement):
             continue
         if placement is not None:
@@ -113,10 +116,10 @@ def cut_problem(problem: Problem) -> Cut:
             kept.append(u)
         elif placement is None and not dealer.deal(u):
             roomless.append(u)
-    standing = dealer.placements | held
     for u in {*find_unspread(problem, standing), *find_unserved(problem, standing)}:
         held.pop(u, None)
-    keys = sorted({problem.columns[c].key for c in divided})
+    bound = set().union(*map(_columns_of, problem.units))
+    keys = sorted({problem.columns[c].key for c in divided & bound})
     return Cut(dealer.list_parts(), held, tuple(kept), tuple(roomless), tuple(keys))
 
 
@@ -128,7 +131,7 @@ def _columns_of(unit: Unit) -> set[int]:
 
 
 def _find_bound_columns(problem: Problem) -> list[int]:
-    """Return the columns that some unit is bound to, then those that some prefers; narrow first."""
+    """Return the columns that units are bound to, then those they prefer; narrow ones first."""
     required = set().union(*map(_columns_of, problem.units))
     preferred = {c for unit in problem.units for node in unit.tree for c in node.preferred}
 

@@ -296,7 +296,12 @@ def place_beside(
     holds = hold_nominated(state, u, placements)
     mark = state.mark()
     placement = place_unit(state, problem.units[u])
-    if placement is not None and not keeps_nominations(problem, placements | {u: placement}):
+    # Reservations first: the plan so far is copied, which takes long where it is large.
+    if (
+        placement is not None
+        and problem.reservations
+        and not keeps_nominations(problem, {**placements, u: placement})
+    ):
         state.undo(mark)
         placement = None
     for hold in holds:
