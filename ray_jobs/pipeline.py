@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -55,6 +55,10 @@ __all__ = [
     "prove_nothing",
 ]
 
+MAX_REPLAYED: Final = 20_000_000
+"""Nodes times waiting pods up to which kube-scheduler's plan is tried beside an unproven one: some
+seconds of replay at most."""
+
 
 def make_plan(
     snapshot: Snapshot,
@@ -90,7 +94,9 @@ def make_plan(
     else:
         found = _search(snapshot, request, say, workers=workers)
     plan = finish_plan(snapshot, request, found, say)
-    return _compare(snapshot, request, plan, say) if request.policy == "compare" else plan
+    if request.policy == "compare" or _may_lose(snapshot, request, plan):
+        return _compare(snapshot, request, plan, say)
+    return plan
 
 
 def finish_plan(
@@ -319,10 +325,30 @@ def _replay(
     )
 
 
+def _may_lose(snapshot: Snapshot, request: Request, plan: Plan) -> bool:
+    """Tell whether kube-scheduler's own plan may be better, and is worth trying.
+
+    Where preemptors take turns, one may free what lower groups cannot evict for themselves.
+    """
+    size = len(snapshot.nodes) * int(snapshot.pods.is_pending.sum())
+    return (
+        request.preempt
+        and request.policy == "optimize"
+        and request.command != "explain"
+        and request.move is None
+        and plan.bound.proof != "optimal"
+        and size <= MAX_REPLAYED
+    )
+
+
 def _compare(snapshot: Snapshot, request: Request, plan: Plan, say: Callable[[str], None]) -> Plan:
-    """Set what kube-scheduler itself would do beside a plan; the plan is never the worse one."""
+    """Hold what kube-scheduler itself would do against a plan; the better one is the answer.
+
+    With policy compare both are in it.
+    """
     asked = replace(request, policy="replay")
     problem = build_problem(snapshot, request)
+    say("replaying kube-scheduler")
     found = _replay(snapshot, asked, problem, say)
     replayed = finish_plan(snapshot, asked, found, say)
     if score_plan(problem, request, replayed) > score_plan(problem, request, plan):
@@ -332,6 +358,8 @@ def _compare(snapshot: Snapshot, request: Request, plan: Plan, say: Callable[[st
         if verdict.is_valid:
             said = "the search found nothing as good as kube-scheduler's own plan, which is kept"
             plan = replace(adopted, verification=verdict, warnings=(*plan.warnings, said))
+    if request.policy != "compare":
+        return plan
     return replace(plan, comparison=Comparison(replayed, count_savings(plan, replayed)))
 
 
