@@ -24,10 +24,12 @@ from optimizer.problem import build_problem
 from optimizer.replay.compare import count_savings, score_plan
 from optimizer.replay.queue import replay_queue
 from optimizer.resize import plan_resize
+from optimizer.search.parts import is_large
 from optimizer.search.place import search_placement
 from optimizer.search.preempt import search_preemption
 from optimizer.verify import verify_plan
 from optimizer.victims import count_budgets
+from ray_jobs.parts import place_in_parts
 from topology.errors import RequestError
 from topology.graph import check_topology
 from topology.model import PodFlag
@@ -65,6 +67,7 @@ def make_plan(
     progress: Callable[[str], None] | None = None,
     *,
     ran: Collection[str] = (),
+    workers: str | int | None = None,
 ) -> Plan:
     """Answer `place`, `preempt` or `explain` for a snapshot.
 
@@ -73,12 +76,15 @@ def make_plan(
       request: What to plan, by which objective, how hard.
       progress: Called with a line now and then.
       ran: Pods that wait because something was taken from under them; they go first.
+      workers: Who searches the parts of a large fleet, as for `ray_jobs.fan_out.map_ordered`; the
+        answer is the same for any.
 
     Returns:
       A plan with the verdict of the independent verifier in `verification`.
 
     Raises:
-      RequestError: The request names a group that does not exist or a criterion that is unknown.
+      RequestError: The request names a group that does not exist or a criterion that is unknown,
+        or the workers cannot be had.
     """
     say = progress or (lambda _: None)
     if request.resize is not None:
@@ -87,7 +93,7 @@ def make_plan(
     if (request.move is not None and request.move.drain) or ran:
         found = _search_again(snapshot, request, ran, say)
     else:
-        found = _search(snapshot, request, say)
+        found = _search(snapshot, request, say, workers=workers)
     plan = finish_plan(snapshot, request, found, say)
     if request.policy == "compare" or _may_lose(snapshot, request, plan):
         return _compare(snapshot, request, plan, say)
@@ -208,6 +214,8 @@ def _search(
     request: Request,
     say: Callable[[str], None],
     placed: Mapping[int, int] | None = None,
+    *,
+    workers: str | int | None = None,
 ) -> Found:
     """Search for the request; pods of `placed` have their nodes already and are part of it."""
     problem = build_problem(snapshot, request)
@@ -217,6 +225,9 @@ def _search(
         return Found(snapshot, problem, {**placed, **assign_pods(left, more)}, prove_nothing(more))
     if request.policy == "replay":
         return _replay(snapshot, request, problem, say)
+    if not request.preempt and is_large(problem):
+        parts = place_in_parts(snapshot, request, problem, say, workers=workers)
+        return Found(snapshot, problem, parts.placed, parts.bound, warnings=parts.warnings)
     if not request.preempt:
         placing = search_placement(problem, request, say)
         return Found(snapshot, problem, assign_pods(problem, placing), describe_bound(placing))
@@ -286,7 +297,7 @@ def _search_again(
     return found._replace(
         evictions=(*drained.evictions, *found.evictions),
         cost={**found.cost, **count_drained(snapshot, drained, found.evictions)},
-        warnings=drained.warnings,
+        warnings=(*drained.warnings, *found.warnings),
         goals=drained.goals,
     )
 
