@@ -1,10 +1,8 @@
 """Run the benchmarks one after another; each prints its table and stores it in bench/results.
 
 Run: python -m bench.run [--full]
-Without --full about two minutes on two cores; with it also 2,048 and 8,192 nodes, all seeds, and
-320 small fleets to place on against CP-SAT (about twenty minutes more).
-Without --full about three minutes on two cores; with it also 2,048 and 8,192 nodes, all seeds, and
-320 small fleets against CP-SAT (about twenty minutes more).
+Without --full about three minutes on two cores; with it also 2,048, 8,192 and 110,000 nodes, all
+seeds, and 320 small fleets against CP-SAT (about twenty-five minutes more).
 """
 
 from __future__ import annotations
@@ -39,6 +37,7 @@ FULL = (
     ("bench.real_input",),
     ("bench.quality",),
     ("bench.victims_quality",),
+    ("bench.large",),
 )
 
 

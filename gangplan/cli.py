@@ -43,6 +43,7 @@ from gangplan.options import (
     Selector,
     Snapshots,
     Strict,
+    Workers,
 )
 from gangplan.repack_command import repack
 from gangplan.report_command import report
@@ -207,6 +208,7 @@ def _plan(
     seed: Seed = 0,
     effort: Effort = "normal",
     assume_gangs: AssumeGangs = True,
+    workers: Workers = None,
     strict: Strict = False,
     exit_status: ExitStatus = False,
     quiet: Quiet = False,
@@ -218,6 +220,7 @@ def _plan(
         ask_evictions,
         ask_resize,
         check_policy,
+        check_workers,
         choose_groups,
         find_keys,
         parse_selector,
@@ -239,6 +242,7 @@ def _plan(
         command, groups=named, preempt=preempt, pdb=pdb, cost=cost, dra_reclaim=dra_reclaim
     )
     check_policy(command, policy=policy, pdb=pdb)
+    check_workers(workers, policy=policy, evicts=preempt or command == "preempt")
     if objective is not None:
         if cost is not None:
             raise RequestError("--cost: --objective says already what counts; leave one out")
@@ -272,7 +276,7 @@ def _plan(
     from ray_jobs.pipeline import make_plan
 
     with streams.progress() as progress:
-        plan = make_plan(cluster, request, progress)
+        plan = make_plan(cluster, request, progress, workers=workers)
     tell_plan(plan, cluster, streams)
     from gangplan.views import name_plan, show_explanation, show_plan
 

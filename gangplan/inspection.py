@@ -11,6 +11,7 @@ from gangplan.tables import count
 from topology.device_counts import count_by_class
 from topology.levels import find_keys_in_use
 from topology.model import NO_GROUP, NO_NODE, PodFlag
+from topology.owners import find_owner, find_owners
 from topology.plan import API_VERSION
 from topology.usage import count_usage
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Inspection",
     "Stranded",
-    "find_owner",
-    "find_owners",
     "find_states",
     "find_stranded",
     "inspect_snapshot",
@@ -34,21 +33,6 @@ __all__ = [
 ]
 
 _NOT_READY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-
-
-def find_owner(groups: Sequence[Group], leaf: int) -> int:
-    """Return the index of the group of kind "group" at or above a leaf."""
-    while leaf != NO_GROUP and groups[leaf].kind == "subgroup":
-        leaf = groups[leaf].parent
-    return leaf
-
-
-def find_owners(snapshot: Snapshot) -> NDArray[np.int32]:
-    """Return the group of kind "group" that every pod belongs to, i32[P], NO_GROUP for none."""
-    groups = snapshot.groups
-    # NO_GROUP is -1, so one more row at the end answers for pods in no group.
-    owners = [find_owner(groups, g) for g in range(len(groups))]
-    return np.array([*owners, NO_GROUP], np.int32)[snapshot.pods.group]
 
 
 def is_schedulable(node: Node) -> bool:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gangplan.inspection import find_owners, find_states
+from gangplan.inspection import find_states
 from topology.errors import RequestError
 from topology.model import NO_GROUP, LabelSelector, Requirement
+from topology.owners import find_owners
 from topology.selectors import matches_selector
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ __all__ = [
     "ask_evictions",
     "ask_resize",
     "check_policy",
+    "check_workers",
     "choose_groups",
     "find_keys",
     "parse_selector",
@@ -163,6 +165,27 @@ def check_policy(command: str, *, policy: str, pdb: str | None) -> None:
         raise RequestError(
             "--pdb hard: kube-scheduler breaks disruption budgets where nothing else helps; leave "
             "it out with --policy replay"
+        )
+
+
+def check_workers(workers: str | None, *, policy: str, evicts: bool) -> None:
+    """Refuse workers where nothing can be shared out, and a number that is none.
+
+    Raises:
+      RequestError: Evictions are asked for, or kube-scheduler's own steps, one after another.
+    """
+    from ray_jobs.fan_out import parse_workers
+
+    if parse_workers(workers) is None:
+        return
+    if evicts:
+        raise RequestError(
+            "--workers: evictions are planned in one process; leave out --workers, or ask for "
+            "`place` without --preempt"
+        )
+    if policy == "replay":
+        raise RequestError(
+            "--workers: kube-scheduler goes step by step; leave it out with --policy replay"
         )
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gangplan.comparison_view import show_comparison
-from gangplan.inspection import find_owner, find_owners, is_schedulable
+from gangplan.inspection import is_schedulable
 from gangplan.tables import count, format_share, format_table, shorten
 from optimizer.fragmentation import count_free_gpus
 from topology.errors import RequestError
 from topology.levels import NO_DOMAIN, build_column, find_keys_in_use, find_paths
 from topology.model import HOSTNAME, NO_GROUP, is_gpu
+from topology.owners import find_owner, find_owners
 from topology.usage import count_usage
 
 if TYPE_CHECKING:
@@ -348,9 +350,12 @@ def _show_verdict(verification: Verification) -> str:
 def show_explanation(plan: Plan, *, wide: bool) -> str:
     """Return why each group waits: its cause in one word and in one line."""
     rows: list[tuple[object, ...]] = []
+    victims = Counter(e.preemptor for e in plan.evictions if e.preemptor)
     for group in _in_order(plan):
-        cause = group.cause.name if group.cause else "fits now"
-        message = _say_cause(group.cause) if group.cause else _fits_message(group)
+        evicted = victims[group.group] or victims[group.composite or ""]
+        fits = "would evict" if evicted else "fits now"
+        cause = group.cause.name if group.cause else fits
+        message = _say_cause(group.cause) if group.cause else _fits_message(group, evicted)
         pods = len(group.pods) + len(group.pending_pods)
         row = (group.group, group.priority, cause, message)
         rows.append((*row, pods, group.min_count, group.api) if wide else row)
@@ -364,10 +369,14 @@ def _say_cause(cause: Cause) -> str:
     return f"{cause.message}; {event}" if event else cause.message
 
 
-def _fits_message(group: GroupPlan) -> str:
+def _fits_message(group: GroupPlan, evicted: int) -> str:
     domains = ", ".join(_domain_names(group))
+    where = f" in {domains}" if domains else ""
+    if evicted:
+        gone = "1 pod was" if evicted == 1 else f"{evicted} pods were"
+        return f"{count(len(group.pods), 'pod')} would fit{where} if {gone} evicted for it"
     fit = "pod fits" if len(group.pods) == 1 else "pods fit"
-    return f"{len(group.pods)} {fit} {f'in {domains} ' if domains else ''}now"
+    return f"{len(group.pods)} {fit}{where} now"
 
 
 def show_verification(verification: Verification) -> str:

@@ -16,6 +16,7 @@ from optimizer.answer import (
     find_conditions,
     find_idle,
 )
+from optimizer.broken_gangs import describe_broken_gangs
 from optimizer.devices.naming import name_devices
 from optimizer.drain import drain_nodes, owner_ref
 from optimizer.lost_work import describe_unstarted
@@ -23,10 +24,12 @@ from optimizer.problem import build_problem
 from optimizer.replay.compare import count_savings, score_plan
 from optimizer.replay.queue import replay_queue
 from optimizer.resize import plan_resize
+from optimizer.search.parts import is_large
 from optimizer.search.place import search_placement
 from optimizer.search.preempt import search_preemption
 from optimizer.verify import verify_plan
 from optimizer.victims import count_budgets
+from ray_jobs.parts import place_in_parts
 from topology.errors import RequestError
 from topology.graph import check_topology
 from topology.model import PodFlag
@@ -64,6 +67,7 @@ def make_plan(
     progress: Callable[[str], None] | None = None,
     *,
     ran: Collection[str] = (),
+    workers: str | int | None = None,
 ) -> Plan:
     """Answer `place`, `preempt` or `explain` for a snapshot.
 
@@ -72,12 +76,15 @@ def make_plan(
       request: What to plan, by which objective, how hard.
       progress: Called with a line now and then.
       ran: Pods that wait because something was taken from under them; they go first.
+      workers: Who searches the parts of a large fleet, as for `ray_jobs.fan_out.map_ordered`; the
+        answer is the same for any.
 
     Returns:
       A plan with the verdict of the independent verifier in `verification`.
 
     Raises:
-      RequestError: The request names a group that does not exist or a criterion that is unknown.
+      RequestError: The request names a group that does not exist or a criterion that is unknown,
+        or the workers cannot be had.
     """
     say = progress or (lambda _: None)
     if request.resize is not None:
@@ -86,7 +93,7 @@ def make_plan(
     if (request.move is not None and request.move.drain) or ran:
         found = _search_again(snapshot, request, ran, say)
     else:
-        found = _search(snapshot, request, say)
+        found = _search(snapshot, request, say, workers=workers)
     plan = finish_plan(snapshot, request, found, say)
     if request.policy == "compare" or _may_lose(snapshot, request, plan):
         return _compare(snapshot, request, plan, say)
@@ -139,6 +146,7 @@ def finish_plan(
             *_warn_of_reclaim(request),
             *found.warnings,
             *notes,
+            *_warn_of_broken_gangs(snapshot, found.after, found.placed, found.evictions),
             *_warn_about_costs(snapshot, request),
         ),
         errors=snapshot.errors,
@@ -158,6 +166,7 @@ def _plan_resize(snapshot: Snapshot, request: Request, say: Callable[[str], None
         warnings=(
             *snapshot.warnings,
             *found.warnings,
+            *_warn_of_broken_gangs(snapshot, found.after, {}, found.evictions),
             *_warn_about_costs(snapshot, request),
         ),
         errors=snapshot.errors,
@@ -205,6 +214,8 @@ def _search(
     request: Request,
     say: Callable[[str], None],
     placed: Mapping[int, int] | None = None,
+    *,
+    workers: str | int | None = None,
 ) -> Found:
     """Search for the request; pods of `placed` have their nodes already and are part of it."""
     problem = build_problem(snapshot, request)
@@ -214,6 +225,9 @@ def _search(
         return Found(snapshot, problem, {**placed, **assign_pods(left, more)}, prove_nothing(more))
     if request.policy == "replay":
         return _replay(snapshot, request, problem, say)
+    if not request.preempt and is_large(problem):
+        parts = place_in_parts(snapshot, request, problem, say, workers=workers)
+        return Found(snapshot, problem, parts.placed, parts.bound, warnings=parts.warnings)
     if not request.preempt:
         placing = search_placement(problem, request, say)
         return Found(snapshot, problem, assign_pods(problem, placing), describe_bound(placing))
@@ -233,6 +247,18 @@ def _warn_of_reclaim(request: Request) -> list[str]:
         f"--dra-reclaim {request.dra_reclaim}: claims of what would be evicted count as released; "
         "kube-scheduler 1.37 does not do this, so it would not preempt for their devices"
     ]
+
+
+def _warn_of_broken_gangs(
+    snapshot: Snapshot,
+    after: Snapshot,
+    placed: Mapping[int, int],
+    evictions: Sequence[Eviction],
+) -> list[str]:
+    if not evictions:
+        return []
+    line = describe_broken_gangs(snapshot, after, placed)
+    return [] if line is None else [line]
 
 
 def _warn_about_costs(snapshot: Snapshot, request: Request) -> list[str]:
@@ -271,7 +297,7 @@ def _search_again(
     return found._replace(
         evictions=(*drained.evictions, *found.evictions),
         cost={**found.cost, **count_drained(snapshot, drained, found.evictions)},
-        warnings=drained.warnings,
+        warnings=(*drained.warnings, *found.warnings),
         goals=drained.goals,
     )
 

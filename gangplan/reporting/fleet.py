@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gangplan.inspection import find_owners, is_schedulable
+from gangplan.inspection import is_schedulable
 from optimizer.fragmentation import count_free_gpus
 from topology.device_counts import count_by_class
 from topology.errors import RequestError
 from topology.graph import find_trees
 from topology.levels import DomainColumn, build_column, find_keys_in_use
 from topology.model import HOSTNAME, NO_GROUP, NO_NODE, Node, is_gpu
+from topology.owners import find_owners
 from topology.usage import count_usage
 
 if TYPE_CHECKING:

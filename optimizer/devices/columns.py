@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = ["CLAIMS_PREFIX", "DEVICE_PREFIX", "DeviceColumns", "is_device_resource"]
 
-DEVICE_PREFIX: Final = "deviceclass/"
+# Ends in a colon, not a slash: a class may be called "gpu", and ".../gpu" is a GPU (`is_gpu`).
+DEVICE_PREFIX: Final = "deviceclass:"
 """Pseudo resource that counts the devices of a family, named by its first class."""
-CLAIMS_PREFIX: Final = "claims/"
+CLAIMS_PREFIX: Final = "claims:"
 """Pseudo resource that counts pods of a spec whose claims find devices, named by its index."""
-COUNTER_PREFIX: Final = "counters/"
+COUNTER_PREFIX: Final = "counters:"
 """Pseudo resource that adds up counters that differ by a number alone, over all sets of a node."""
 MOST_PODS: Final = 512
 """Where devices set no limit, this one stands: more than a node has pod slots."""

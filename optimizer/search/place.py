@@ -32,7 +32,16 @@ if TYPE_CHECKING:
     from optimizer.problem import Problem
     from topology.plan import Request
 
-__all__ = ["EFFORTS", "Effort", "PlaceResult", "search_placement", "tighten_bounds"]
+__all__ = [
+    "EFFORTS",
+    "Effort",
+    "PlaceResult",
+    "find_active",
+    "place_beside",
+    "place_greedily",
+    "search_placement",
+    "tighten_bounds",
+]
 
 
 MAX_CUTS: Final = 8
@@ -109,6 +118,43 @@ def search_placement(
     return best
 
 
+def place_greedily(
+    problem: Problem,
+    request: Request,
+    progress: Callable[[str], None] | None = None,
+) -> PlaceResult:
+    """Place one unit after another in the scheduler's own order, for fleets too large to search.
+
+    Args:
+      problem: Units to place.
+      request: Its objective says which levels are counted.
+      progress: Called with a line now and then.
+
+    Returns:
+      Placements that are feasible together, of which nothing is proven.
+    """
+    say = progress or (lambda _: None)
+    state = FleetState(problem)
+    placements = _place_in_order(state, find_active(state))
+    for u in find_unspread(problem, placements):
+        del placements[u]
+    for u in find_unserved(problem, placements):
+        del placements[u]
+    say(f"placed {len(placements)} one after another")
+    levels = build_levels(request.objective, ())
+    score = score_placements(problem, placements, levels)
+    return PlaceResult(placements, levels, score, (None,) * len(levels))
+
+
+def find_active(state: FleetState) -> list[int]:
+    """Return the units that may be placed at all, each on its own."""
+    return [
+        u
+        for u, unit in enumerate(state.problem.units)
+        if unit.tasks and not unit.blocked and unit.has_quorum() and _may_fit(state, u)
+    ]
+
+
 def _drop_unserved(problem: Problem, found: PlaceResult) -> PlaceResult:
     """Leave out the units that find no devices."""
     unserved = set(find_unserved(problem, found.placements))
@@ -125,11 +171,7 @@ def _search(problem: Problem, request: Request, say: Callable[[str], None]) -> P
     rng = np.random.default_rng(request.seed)
     units = problem.units
     state = FleetState(problem)
-    active = [
-        u
-        for u, unit in enumerate(units)
-        if unit.tasks and not unit.blocked and unit.has_quorum() and _may_fit(state, u)
-    ]
+    active = find_active(state)
     most = [
         Placed(units[u].priority, len(units[u].tree), units[u].num_pods, units[u].gpus)
         for u in active
@@ -238,16 +280,30 @@ def _place_in_order(state: FleetState, active: Sequence[int]) -> dict[int, UnitP
 
     Source: kube-scheduler, nominated pods are assumed on their node while others are filtered.
     """
-    problem = state.problem
     placements: dict[int, UnitPlacement] = {}
     for u in active:
-        holds = hold_nominated(state, u, placements)
-        mark = state.mark()
-        placement = place_unit(state, problem.units[u])
-        if placement is not None and keeps_nominations(problem, placements | {u: placement}):
+        placement = place_beside(state, u, placements)
+        if placement is not None:
             placements[u] = placement
-        else:
-            state.undo(mark)
-        for hold in holds:
-            state.lift(*hold)
     return placements
+
+
+def place_beside(
+    state: FleetState, u: int, placements: dict[int, UnitPlacement]
+) -> UnitPlacement | None:
+    """Place one more unit, leaving room to nominated pods; None where that is not possible."""
+    problem = state.problem
+    holds = hold_nominated(state, u, placements)
+    mark = state.mark()
+    placement = place_unit(state, problem.units[u])
+    # Reservations first: the plan so far is copied, which takes long where it is large.
+    if (
+        placement is not None
+        and problem.reservations
+        and not keeps_nominations(problem, {**placements, u: placement})
+    ):
+        state.undo(mark)
+        placement = None
+    for hold in holds:
+        state.lift(*hold)
+    return placement

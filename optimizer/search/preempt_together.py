@@ -20,7 +20,7 @@ import numpy as np
 
 from optimizer.objective import Level, VictimLevel
 from optimizer.search.cheap_nodes import find_cheap_nodes
-from optimizer.search.kinds import count_pod_variables
+from optimizer.search.kinds import count_pod_variables, describe_counted
 from optimizer.search.preempt_plan import join_nodes, read_choice
 from optimizer.search.victim_model import UndecidedError, choose_victims, empty_fleet
 from optimizer.victims import find_victims, sees_groups
@@ -44,6 +44,9 @@ __all__ = ["JointTrial", "choose_together", "offer_nodes"]
 
 MAX_TOGETHER: Final = 30_000
 """Pod variables up to which everything that waits is one model."""
+MAX_VARIETY: Final = 100_000
+"""Pod variables times kinds of units: HiGHS may spend minutes on one relaxation of larger ones, and
+no count of branch-and-bound nodes ends that."""
 PLENTY: Final = (6, 3, 2)
 """Times the room that is needed for which the cheapest nodes are offered, the first that is not
 too large."""
@@ -151,11 +154,14 @@ def offer_nodes(
     fleet: EmptiedFleet, units: Sequence[int], *, cheapest: bool
 ) -> NDArray[np.int64] | None:
     """Return the nodes to offer: all of them, or the cheapest to clear; None where too many."""
-    if count_pod_variables(fleet.state) <= MAX_TOGETHER:
+    described = [describe_counted(fleet.problem, fleet.problem.units[u]) for u in units]
+    kinds = len({kind for kind in described if kind is not None}) + described.count(None)
+    most = min(MAX_TOGETHER, MAX_VARIETY // max(kinds, 1))
+    if count_pod_variables(fleet.state) <= most:
         return np.arange(len(fleet.free))
     for plenty in PLENTY if cheapest else ():
         nodes = find_cheap_nodes(fleet, units, plenty)
-        if count_pod_variables(fleet.state, nodes) <= MAX_TOGETHER:
+        if count_pod_variables(fleet.state, nodes) <= most:
             return nodes
     return None
 

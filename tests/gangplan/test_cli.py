@@ -89,6 +89,13 @@ def flawed(tmp_path: Path) -> str:
         pytest.param(["place", VICTIMS, "--pdb", "soft"], 2, id="budgets without evictions"),
         pytest.param(["place", VICTIMS, "--dra-reclaim", "all"], 2, id="claims without evictions"),
         pytest.param(
+            ["place", VICTIMS, "--preempt", "--workers", "2"], 2, id="workers and evictions"
+        ),
+        pytest.param(
+            ["place", VICTIMS, "--policy", "replay", "--workers", "2"], 2, id="workers for a replay"
+        ),
+        pytest.param(["place", VICTIMS, "--workers", "-1"], 2, id="fewer than no workers"),
+        pytest.param(
             ["place", VICTIMS, "--preempt", "--objective", "max:victimPods"],
             2,
             id="as many victims as can be",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from textwrap import dedent
 
 import pytest
@@ -24,6 +25,7 @@ from topology.plan import (
     Bound,
     Cause,
     ChosenDomain,
+    Eviction,
     GroupPlan,
     PlacedPod,
     Plan,
@@ -171,6 +173,16 @@ def test_explanation() -> None:
         ml/low   0          fits now     1 pod fits in topo.example.com/rack=r2 now
     """)
     assert show_explanation(make_plan("explain"), wide=False) == want
+
+
+def test_explanation_with_evictions() -> None:
+    gone = (Eviction("ml/v-0", "n3", None, "preemption", "ml/low"),)
+    want = show("""
+        GROUP    PRIORITY   CAUSE         MESSAGE
+        ml/big   100        constraint    uncordon n4; 0/1 nodes are available.
+        ml/low   0          would evict   1 pod would fit in topo.example.com/rack=r2 if 1 pod was evicted for it
+    """)  # noqa: E501
+    assert show_explanation(replace(make_plan("explain"), evictions=gone), wide=False) == want
 
 
 def test_verification() -> None:

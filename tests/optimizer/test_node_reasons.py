@@ -193,7 +193,7 @@ def test_devices_that_are_held() -> None:
     )
     problem = build_problem(snapshot, Request())
     free = np.array([[1, 8, 110], [2, 8, 110]])
-    assert problem.resources == ("deviceclass/gpu", GPU, PODS)
+    assert problem.resources == ("deviceclass:gpu", GPU, PODS)
     assert count_reasons(problem, 0, free) == ({"cannot allocate all claims": 1}, 1)
 
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.devices.allocator import allocate
-from optimizer.devices.columns import DeviceColumns
+from optimizer.devices.columns import DeviceColumns, is_device_resource
 from optimizer.devices.needs import Demand
 from optimizer.devices.state import DeviceState
 from optimizer.problem import build_problem
@@ -56,34 +56,42 @@ def free_of(snapshot: Snapshot) -> dict[str, list[int]]:
     return {
         name: problem.free[:, r].tolist()
         for r, name in enumerate(problem.resources)
-        if "/" in name and not name.startswith("nvidia")
+        if is_device_resource(name) or name == "example.com/gpu"
     }
 
 
 @pytest.mark.parametrize(
     ("need", "want"),
     [
-        pytest.param(make_need(1), {"deviceclass/a": [5]}, id="a mere count"),
+        pytest.param(make_need(1), {"deviceclass:a": [5]}, id="a mere count"),
         pytest.param(
             make_need(2, constraints=PAIR),
-            {"deviceclass/a": [2], "claims/0": [2]},
+            {"deviceclass:a": [2], "claims:0": [2]},
             id="pairs of one root: 2 of 2 and 2 of 3",
         ),
         pytest.param(
-            make_need(ALL_DEVICES), {"deviceclass/a": [5], "claims/0": [1]}, id="all of them"
+            make_need(ALL_DEVICES), {"deviceclass:a": [5], "claims:0": [1]}, id="all of them"
         ),
-        pytest.param(make_need(1, claim="ml/c"), {"deviceclass/a": [5]}, id="a claim of one pod"),
+        pytest.param(make_need(1, claim="ml/c"), {"deviceclass:a": [5]}, id="a claim of one pod"),
         pytest.param(
-            make_need(1, shared_by_group=True), {"claims/0": [512]}, id="shared: no limit of pods"
+            make_need(1, shared_by_group=True), {"claims:0": [512]}, id="shared: no limit of pods"
         ),
         pytest.param(
-            make_need(9, shared_by_group=True), {"claims/0": [0]}, id="shared, and too much"
+            make_need(9, shared_by_group=True), {"claims:0": [0]}, id="shared, and too much"
         ),
     ],
 )
 def test_columns(need: ClaimNeed, want: dict[str, list[int]]) -> None:
     table = make_table(at("one"), at("one"), at("two"), at("two"), at("two"))
     assert free_of(fleet(need, table=table)) == want
+
+
+def test_devices_of_a_class_called_gpu_are_not_counted_as_gpus() -> None:
+    snapshot = fleet(make_need(2), table=make_devices([(0, "gpu", 4, 4)]))
+    problem = build_problem(snapshot, Request())
+    assert problem.class_gpus.tolist() == [0]
+    plan = make_plan(snapshot, Request("place"))
+    assert (plan.criteria["gpusPlaced"], plan.bound.value) == (0, 0)
 
 
 def test_like_nodes_share_the_work() -> None:
@@ -95,7 +103,7 @@ def test_like_nodes_share_the_work() -> None:
     columns = DeviceColumns(snapshot)
     state = DeviceState(snapshot.devices)
     assert len({state.describe(n) for n in range(50)}) == 1
-    assert set(columns.count_free("claims/0", state).tolist()) == {0}
+    assert set(columns.count_free("claims:0", state).tolist()) == {0}
 
 
 def test_extended_resources_are_devices_on_some_nodes_only() -> None:
@@ -108,7 +116,7 @@ def test_extended_resources_are_devices_on_some_nodes_only() -> None:
     nodes = [make_node("n0"), make_node("n1")]
     offering = [replace(n, allocatable={**n.allocatable, "example.com/gpu": 8}) for n in nodes]
     snapshot = make_snapshot(offering, make_pods("p", 1, spec=spec), devices=table)
-    assert free_of(snapshot) == {"claims/0": [512, 1], "example.com/gpu": [4, 4]}
+    assert free_of(snapshot) == {"claims:0": [512, 1], "example.com/gpu": [4, 4]}
 
 
 LOADS = st.lists(

@@ -70,6 +70,30 @@ def test_better_replay_is_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(plan.comparison.saved.values())
 
 
+def test_victims_for_a_lower_priority_are_not_adopted() -> None:
+    """The scheduler puts the first gang on n0, by name, so that the second may have n1."""
+    plan = ask(
+        node("n0"),
+        node("n1"),
+        pod("high", container(gpus=8), on="n0", priority=8),
+        pod("low", container(gpus=8), on="n1", priority=2),
+        gang("a", priority=9),
+        pod("a0", container(gpus=8), group="a", priority=9),
+        gang("b", priority=4),
+        pod("b0", container(gpus=8), group="b", priority=4),
+        command="place",
+        preempt=True,
+        objective=PREEMPT_OBJECTIVE,
+        policy="compare",
+    )
+    assert plan.bound.proof == "optimal"
+    assert [e.pod for e in plan.evictions] == ["ml/low"]
+    assert placed(plan) == {"ml/a": 1}
+    assert plan.comparison is not None
+    assert placed(plan.comparison.replay) == {"ml/a": 1, "ml/b": 1}
+    assert not any("kube-scheduler" in warning for warning in plan.warnings)
+
+
 def test_protected_victims_are_not_adopted() -> None:
     """The scheduler evicts a DaemonSet pod; a plan of ours does not, even if it places less."""
     owner = {"kind": "DaemonSet", "name": "d", "controller": True}
