@@ -240,7 +240,7 @@ def repack(
         )
     tell_plan(plan, cluster, streams)
     _tell_goals(plan, streams)
-    _print(cluster, plan, form, output, emit)
+    _print(cluster, plan, form, output, emit, streams)
     if plan.verification is None or not plan.verification.is_valid:
         return FAILED
     is_reached = all(goal.reached >= goal.wanted for goal in plan.goals) and all(
@@ -255,13 +255,20 @@ def _print(
     form: FormatName | None,
     output: "Path | None",
     emit: "EmitForm | None",
+    streams: "Streams",
 ) -> None:
     from gangplan.emit import emit_plan
     from gangplan.move_views import name_moves, show_moves
     from gangplan.streams import write_answer
 
     if emit is not None:
-        write_answer(emit_plan(cluster, plan, emit).encode(), output)
+        text = emit_plan(cluster, plan, emit)
+        if not text and plan.moves:
+            streams.warning(
+                f"--emit {emit}: says nothing of these moves, whose pods are of no such API; "
+                "give --emit kubectl"
+            )
+        write_answer(text.encode(), output)
         return
     if form is None and output is not None and output.suffix == ".parquet":
         write_answer(_write_parquet(plan), output)

@@ -58,3 +58,13 @@ def test_a_parquet_file_holds_the_moves(tmp_path: Path) -> None:
     arguments = ["repack", str(tmp_path / "fleet"), "--free", f"{RACK}=b:1", "-O", str(path)]
     assert run(arguments) == 0
     assert pq.read_table(path).column("target").to_pylist() == ["a0", "a0"]
+
+
+def test_a_form_that_says_nothing_of_the_moves_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gangplan.write_snapshot(make_fleet(), tmp_path / "fleet")
+    assert run(["repack", str(tmp_path / "fleet"), "--free", f"{RACK}=b:1", "--emit", "kueue"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "give --emit kubectl" in printed.err
