@@ -15,6 +15,7 @@ from optimizer.fragmentation import measure_fragmentation
 from optimizer.shortfall import list_some
 from topology.levels import NO_DOMAIN
 from topology.model import NO_GROUP
+from topology.owners import group_ref
 from topology.plan import Bound, Cause, ChosenDomain, Eviction, GroupPlan, PlacedPod
 
 if TYPE_CHECKING:
@@ -295,14 +296,11 @@ def describe_evictions(
     snapshot: Snapshot, evictions: Iterable[tuple[int, str]]
 ) -> tuple[Eviction, ...]:
     """Write the entry of every victim, (pod, ref of what it goes for), in their order."""
-    pods, groups = snapshot.pods, snapshot.groups
+    pods = snapshot.pods
     found = []
     for pod, preemptor in evictions:
-        g = int(pods.group[pod])
-        while g != NO_GROUP and groups[g].kind == "subgroup" and groups[g].parent != NO_GROUP:
-            g = groups[g].parent
-        owner = None if g == NO_GROUP else groups[g].ref
         node = snapshot.nodes[pods.node[pod]].name
+        owner = group_ref(snapshot, pod)
         found.append(Eviction(pods.refs[pod], node, owner, "preemption", preemptor))
     return tuple(found)
 

@@ -16,6 +16,7 @@ from topology.disruption import complete_units, release_pods
 from topology.errors import RequestError
 from topology.model import NO_GROUP, PodFlag
 from topology.move_request import GoalOutcome, MoveRequest
+from topology.owners import planned_ref
 from topology.plan import Eviction
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from topology.model import Snapshot
     from topology.plan import Request
 
-__all__ = ["Drained", "drain_nodes", "owner_ref"]
+__all__ = ["Drained", "drain_nodes"]
 
 
 class Drained(NamedTuple):
@@ -64,7 +65,7 @@ def drain_nodes(snapshot: Snapshot, request: Request) -> Drained:
     if move.drain_unit == "group":
         rows = complete_units(snapshot, rows)
         rows = rows[~stays[rows] & (pods.node[rows] >= 0)]
-    owners = {p: owner_ref(snapshot, p) for p in rows.tolist()}
+    owners = {p: planned_ref(snapshot, p) for p in rows.tolist()}
     return Drained(
         release_pods(snapshot, rows),
         tuple(
@@ -80,14 +81,6 @@ def drain_nodes(snapshot: Snapshot, request: Request) -> Drained:
         _warn_about_budgets(snapshot, rows),
         tuple(GoalOutcome(f"drain {name}", 1, 1) for name in move.drain),
     )
-
-
-def owner_ref(snapshot: Snapshot, pod: int) -> str:
-    """Return the reference a pod is planned under: its group that is no subgroup, or its own."""
-    g = int(snapshot.pods.group[pod])
-    while g != NO_GROUP and snapshot.groups[g].kind == "subgroup":
-        g = snapshot.groups[g].parent
-    return snapshot.pods.refs[pod] if g == NO_GROUP else snapshot.groups[g].ref
 
 
 def _warn_about_budgets(snapshot: Snapshot, rows: NDArray[np.int64]) -> tuple[str, ...]:

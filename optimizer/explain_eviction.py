@@ -18,7 +18,8 @@ from optimizer.search.kinds import describe_flat
 from optimizer.search.victim_model import UndecidedError, choose_victims, empty_fleet
 from optimizer.shortfall import list_some
 from optimizer.victims import count_cost, explain_no_preemption, find_victims, sees_groups
-from topology.model import NO_GROUP, Snapshot
+from topology.model import NO_GROUP
+from topology.owners import planned_ref
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -102,7 +103,7 @@ class EvictionAdviser:
         victims = [fleet.victims[v] for v in choice.victims]
         cost = count_cost(victims, snapshot.budgets)
         pods = sorted(p for victim in victims for p in victim.pods)
-        names = list_some(sorted({_name_owner(snapshot, p) for p in pods}))
+        names = list_some(sorted({planned_ref(snapshot, p) for p in pods}))
         beyond = f", {cost.pdb_violations} beyond disruption budgets" if cost.pdb_violations else ""
         sentence = (
             f"evicting {count_pods(cost.pods)} of lower priority with {_count_gpus(cost.gpus)} "
@@ -222,17 +223,10 @@ def find_holders(view: View, most: int = 3) -> list[dict[str, Any]]:
     holds = pods.holds_room & (pods.node >= 0) & (gpus > 0) & ~np.isin(pods.group, own)
     for p in np.flatnonzero(holds).tolist():
         if usable[pods.node[p]]:
-            held[_name_owner(snapshot, p)] += int(gpus[p])
+            held[planned_ref(snapshot, p)] += int(gpus[p])
     ranked = sorted(held.items(), key=lambda entry: (-entry[1], entry[0]))
     return [{"group": name, "gpus": amount} for name, amount in ranked[:most]]
 
 
 def _count_gpus(amount: int) -> str:
     return f"{amount} GPU{'' if amount == 1 else 's'}"
-
-
-def _name_owner(snapshot: Snapshot, p: int) -> str:
-    g = int(snapshot.pods.group[p])
-    while g != NO_GROUP and snapshot.groups[g].kind == "subgroup":
-        g = snapshot.groups[g].parent
-    return snapshot.pods.refs[p] if g == NO_GROUP else snapshot.groups[g].ref

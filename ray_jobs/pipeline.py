@@ -18,7 +18,7 @@ from optimizer.answer import (
 )
 from optimizer.broken_gangs import describe_broken_gangs
 from optimizer.devices.naming import name_devices
-from optimizer.drain import drain_nodes, owner_ref
+from optimizer.drain import drain_nodes
 from optimizer.lost_work import describe_unstarted
 from optimizer.problem import build_problem
 from optimizer.replay.compare import count_savings, score_plan
@@ -33,6 +33,7 @@ from ray_jobs.parts import place_in_parts
 from topology.errors import RequestError
 from topology.graph import check_topology
 from topology.model import PodFlag
+from topology.owners import planned_ref
 from topology.plan import Bound, Comparison, Eviction, Plan
 
 if TYPE_CHECKING:
@@ -289,7 +290,7 @@ def _search_again(
     back = {p for p in np.flatnonzero(pods.is_pending).tolist() if pods.refs[p] in names}
     if not back <= found.placed.keys():
         say("placing what ran before first")
-        alone = sorted({owner_ref(drained.after, p) for p in back})
+        alone = sorted({planned_ref(drained.after, p) for p in back})
         problem = build_problem(drained.after, request, only=alone)
         first = assign_pods(problem, search_placement(problem, request, say))
         if back & first.keys() > back & found.placed.keys():

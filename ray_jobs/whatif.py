@@ -18,7 +18,7 @@ import numpy as np
 
 from data.scenarios.apply import Changed, apply_scenario
 from optimizer.answer import assign_pods
-from optimizer.drain import drain_nodes, owner_ref
+from optimizer.drain import drain_nodes
 from optimizer.fragmentation import find_largest_gangs
 from optimizer.problem import build_problem
 from optimizer.repack.steps import REPACK_OBJECTIVE
@@ -37,6 +37,7 @@ from ray_jobs.repacking import make_move_plan
 from topology.errors import RequestError
 from topology.model import is_gpu
 from topology.move_request import MoveRequest
+from topology.owners import planned_ref
 from topology.plan_json import plan_from_dict
 from topology.settle import settle_plan
 
@@ -347,7 +348,7 @@ def _find_owners(snapshot: Snapshot, refs: Sequence[str]) -> set[str]:
     if not refs:
         return set()
     index = {ref: p for p, ref in enumerate(snapshot.pods.refs)}
-    return {owner_ref(snapshot, index[ref]) for ref in refs if ref in index}
+    return {planned_ref(snapshot, index[ref]) for ref in refs if ref in index}
 
 
 def _sum_up(changed: Changed, plan: Plan) -> dict[str, int]:

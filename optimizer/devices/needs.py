@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from topology.devices import DeviceRequest, RequestChoice
-from topology.model import NO_GROUP
+from topology.owners import planned_ref
 
 if TYPE_CHECKING:
     from topology.devices import DeviceConstraint
@@ -72,11 +72,7 @@ def find_shared_key(snapshot: Snapshot, pod: int, need: ClaimNeed) -> SharedKey:
     """Return what identifies a claim among all pods: its name, or the group it is made for."""
     if need.claim:
         return (need.claim, "")
-    groups = snapshot.groups
-    g = int(snapshot.pods.group[pod])
-    while g != NO_GROUP and groups[g].kind == "subgroup":
-        g = groups[g].parent
-    return (snapshot.pods.refs[pod] if g == NO_GROUP else groups[g].ref, need.name)
+    return (planned_ref(snapshot, pod), need.name)
 
 
 def has_needs(snapshot: Snapshot, spec: PodSpec) -> bool:

@@ -8,14 +8,14 @@ from optimizer.decode import seat_pods
 from optimizer.fragmentation import measure_fragmentation
 from optimizer.repack.evaluate import count_cost, count_lost_work
 from optimizer.repack.goals import describe_goals, find_occupied
-from topology.model import NO_GROUP, NO_NODE
+from topology.model import NO_NODE
+from topology.owners import group_ref
 from topology.plan import Move
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from optimizer.repack.search import RepackResult
-    from topology.model import Snapshot
     from topology.move_request import GoalOutcome
 
 __all__ = ["count_moves", "describe_moves", "describe_outcomes", "find_placed"]
@@ -42,18 +42,10 @@ def describe_moves(result: RepackResult) -> tuple[Move, ...]:
             source=snapshot.nodes[step.source].name,
             target=snapshot.nodes[step.target].name,
             mode=fleet.request.move.mode,
-            group=_find_owner(snapshot, step.pod),
+            group=group_ref(snapshot, step.pod),
         )
         for number, step in enumerate(result.steps, 1)
     )
-
-
-def _find_owner(snapshot: Snapshot, pod: int) -> str | None:
-    groups = snapshot.groups
-    g = int(snapshot.pods.group[pod])
-    while g != NO_GROUP and groups[g].kind == "subgroup" and groups[g].parent != NO_GROUP:
-        g = groups[g].parent
-    return None if g == NO_GROUP else groups[g].ref
 
 
 def count_moves(

@@ -18,6 +18,7 @@ from optimizer.repack.movers import BudgetIndex
 from optimizer.search.place import search_placement
 from topology.disruption import complete_units
 from topology.model import NO_GROUP, PodFlag
+from topology.owners import group_ref
 from topology.plan import Eviction
 
 if TYPE_CHECKING:
@@ -121,13 +122,8 @@ def place_again(
 
 def describe_drain(snapshot: Snapshot, pods: Iterable[int]) -> tuple[Eviction, ...]:
     """Write the entry of every pod that a drain would evict, sorted by pod."""
-    groups = snapshot.groups
     found = []
     for p in pods:
-        g = int(snapshot.pods.group[p])
-        while g != NO_GROUP and groups[g].kind == "subgroup" and groups[g].parent != NO_GROUP:
-            g = groups[g].parent
-        owner = None if g == NO_GROUP else groups[g].ref
         node = snapshot.nodes[snapshot.pods.node[p]].name
-        found.append(Eviction(snapshot.pods.refs[p], node, owner, "drain"))
+        found.append(Eviction(snapshot.pods.refs[p], node, group_ref(snapshot, p), "drain"))
     return tuple(found)
