@@ -1,8 +1,8 @@
 """Run the benchmarks one after another; each prints its table and stores it in bench/results.
 
 Run: python -m bench.run [--full]
-Without --full about three minutes on two cores; with it also 2,048, 8,192 and 110,000 nodes, all
-seeds, and 320 small fleets against CP-SAT (about twenty-five minutes more).
+Without --full about ten minutes on two cores; with it also 2,048, 8,192 and 110,000 nodes, all
+seeds, and 320 small fleets against CP-SAT (about forty minutes more).
 """
 
 from __future__ import annotations
